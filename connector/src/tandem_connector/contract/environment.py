@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names, ports and paths that the operator sets on an engine pod and the engine reads."""
+
+from typing import Final
+
+POD_UID: Final = "TANDEM_POD_UID"
+"""The pod's UID, from the downward API."""
+ENGINE_ID: Final = "TANDEM_ENGINE_ID"
+"""The engine id, made by the launch script from the pod's UID and the process's start."""
+ROLE: Final = "TANDEM_ROLE"
+"""`prefill` or `decode`."""
+PEERS_FILE: Final = "TANDEM_PEERS_FILE"
+"""Path of the peer table, a downward-API file made from the annotation `tandem.dev/peers`."""
+
+PEERS_DIRECTORY: Final = "/etc/tandem/peers"
+PEERS_PATH: Final = f"{PEERS_DIRECTORY}/peers.json"
+CONNECTOR_PATH: Final = "/opt/tandem/connector"
+"""Where the init container puts the connector's package; on `PYTHONPATH` of the engine."""
+
+HTTP_PORT: Final = 8000
+SIDE_CHANNEL_PORT: Final = 5600
+"""First port of NIXL's handshake listener; vLLM adds the data-parallel rank."""

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The field's terms as types, so that a generation is not passed where a port is wanted."""
+
+from enum import StrEnum
+from typing import NewType
+
+EngineId = NewType("EngineId", str)
+"""Names one incarnation of one engine: `<pod UID>-<start>`. A restarted engine is another engine."""
+
+Generation = NewType("Generation", int)
+"""Number of a peer table. Only grows; an engine ignores a table whose generation is below the one it has."""
+
+
+class Role(StrEnum):
+    """Which pool an engine belongs to."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+    @property
+    def other(self) -> "Role":
+        """The pool whose engines are this one's peers."""
+        return Role.DECODE if self is Role.PREFILL else Role.PREFILL
+
+
+class EngineState(StrEnum):
+    """What an engine may be asked for now."""
+
+    STARTING = "starting"
+    """Its process runs, but it doesn't answer yet: connect to it, ask it nothing."""
+    READY = "ready"
+    """It answers."""
+    DRAINING = "draining"
+    """It ends soon: no new turn, no new prefill."""

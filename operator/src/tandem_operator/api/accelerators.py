@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an EC2 instance type has, per node.
+
+Sources: Karpenter's generated instance-type reference (GPUs, EFA devices, vCPUs, memory) and the EFA installer's formula
+for huge pages (110 MiB x vCPUs x 2, as 2 MiB pages); the value for p5.48xlarge was seen on nodes, the others follow from
+the formula and were not observed.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+NO_ACCELERATOR: Final = "none"
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+EFA_RESOURCE: Final = "vpc.amazonaws.com/efa"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One instance type's devices, per node."""
+
+    instance_type: str
+    gpus: int
+    efas: int
+    hugepages_mebibytes: int
+    """Most that a node can offer as hugepages-2Mi."""
+
+    @property
+    def efas_per_gpu(self) -> int:
+        """EFA devices that come with each GPU (0 without EFA)."""
+        return self.efas // self.gpus if self.gpus else 0
+
+    @property
+    def has_efa(self) -> bool:
+        """Whether KV can go over EFA here."""
+        return self.efas > 0
+
+
+def _hugepages(vcpus: int) -> int:
+    return (110 * vcpus * 2 // 2 + 1) * 2
+
+
+PROFILES: Final = {
+    profile.instance_type: profile
+    for profile in (
+        Profile("p4d.24xlarge", gpus=8, efas=4, hugepages_mebibytes=_hugepages(96)),
+        Profile("p4de.24xlarge", gpus=8, efas=4, hugepages_mebibytes=_hugepages(96)),
+        Profile("p5.4xlarge", gpus=1, efas=1, hugepages_mebibytes=_hugepages(16)),
+        Profile("p5.48xlarge", gpus=8, efas=32, hugepages_mebibytes=_hugepages(192)),
+        Profile("p5e.48xlarge", gpus=8, efas=32, hugepages_mebibytes=_hugepages(192)),
+        Profile("p5en.48xlarge", gpus=8, efas=16, hugepages_mebibytes=_hugepages(192)),
+        Profile("p6-b200.48xlarge", gpus=8, efas=8, hugepages_mebibytes=_hugepages(192)),
+        Profile("p6-b300.48xlarge", gpus=8, efas=16, hugepages_mebibytes=_hugepages(192)),
+        Profile("g6e.48xlarge", gpus=8, efas=4, hugepages_mebibytes=_hugepages(192)),
+        Profile("g7e.48xlarge", gpus=8, efas=4, hugepages_mebibytes=_hugepages(192)),
+        Profile(NO_ACCELERATOR, gpus=0, efas=0, hugepages_mebibytes=0),
+    )
+}

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that users, manifests and other programs see: the API's identity, labels, annotations, children's names."""
+
+from typing import Final
+
+from tandem_connector.contract.types import Role
+
+GROUP: Final = "tandem.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "DisaggregatedInference"
+PLURAL: Final = "disaggregatedinferences"
+SINGULAR: Final = "disaggregatedinference"
+SHORT_NAME: Final = "pdi"
+CATEGORY: Final = "tandem"
+
+FIELD_MANAGER: Final = "tandem"
+"""Owner of every field that the operator applies."""
+
+RESOURCE_LABEL: Final = "tandem.dev/resource"
+"""On every child: the name of its DisaggregatedInference."""
+ROLE_LABEL: Final = "tandem.dev/role"
+"""On pods and sets: `prefill`, `decode` or `front-door`."""
+ROUTABLE_LABEL: Final = "tandem.dev/routable"
+"""On engine pods: `true` while the front door may send turns to them; absent otherwise."""
+REVISION_LABEL: Final = "tandem.dev/revision"
+"""On engine pods: hash of what prefill and decode must have in common. Peers are of one revision."""
+TENSOR_LABEL: Final = "tandem.dev/tensor-parallel"
+"""On engine pods: tensor-parallel size that the pod was started with."""
+ENGINE_LABEL: Final = "tandem.dev/engine"
+"""On the engine pods of both roles, same value for one resource: the one label that zone affinity refers to."""
+PEERS_ANNOTATION: Final = "tandem.dev/peers"
+"""On engine pods: the peer table (see tandem_connector.contract.peers)."""
+CONFIG_HASH_ANNOTATION: Final = "tandem.dev/config-hash"
+"""On pod templates: hash of the rendered launch configuration, so that pods follow its changes."""
+
+INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+NETWORK_LAYER_LABEL_PREFIX: Final = "topology.k8s.aws/network-node-layer-"
+"""Followed by 1 (top of the network) to 3 or 4 (the node's own switch), set by the AWS cloud provider."""
+
+FRONT_DOOR_ROLE: Final = "front-door"
+FRONT_DOOR_PORT: Final = 8000
+FRONT_DOOR_METRICS_PORT: Final = 29000
+
+MAX_NAME_LENGTH: Final = 63 - len("-prefill") - 11
+"""A StatefulSet's pods carry the label `controller-revision-hash: <set>-<up to 10 characters>`, which may have 63 characters."""
+
+
+def role_name(resource: str, role: Role) -> str:
+    """Name of the role's StatefulSet, headless Service and launch ConfigMap."""
+    return f"{resource}-{role}"
+
+
+def front_door_name(resource: str) -> str:
+    """Name of the front door's Deployment, Service, ServiceAccount, Role and RoleBinding."""
+    return resource
