@@ -24,10 +24,9 @@ class Profile:
     hugepages_mebibytes: int
     """Most that a node can offer as hugepages-2Mi."""
 
-    @property
-    def efas_per_gpu(self) -> int:
-        """EFA devices that come with each GPU (0 without EFA)."""
-        return self.efas // self.gpus if self.gpus else 0
+    def efas_for(self, gpus: int) -> int:
+        """EFA devices of a pod with `gpus` GPUs: its share of the node's, rounded down (an EFA device is never shared)."""
+        return gpus * self.efas // self.gpus if self.gpus else 0
 
     @property
     def has_efa(self) -> bool:

@@ -7,7 +7,7 @@ from tandem_connector.contract.types import Role
 
 GROUP: Final = "tandem.dev"
 VERSION: Final = "v1alpha1"
-API_VERSION: Final = f"{GROUP}/{VERSION}"
+API_VERSION: Final = "tandem.dev/v1alpha1"
 KIND: Final = "DisaggregatedInference"
 PLURAL: Final = "disaggregatedinferences"
 SINGULAR: Final = "disaggregatedinference"

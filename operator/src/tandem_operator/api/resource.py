@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole resource."""
+
+from typing import Literal
+
+from tandem_operator.api.base import ApiModel
+from tandem_operator.api.names import API_VERSION, KIND
+from tandem_operator.api.rules import RESOURCE_RULES, rules
+from tandem_operator.api.spec import Spec
+from tandem_operator.api.status import Status
+
+
+class Metadata(ApiModel):
+    """The part of ObjectMeta that the operator reads."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int = 1
+    deletion_timestamp: str | None = None
+
+
+class DisaggregatedInference(ApiModel, json_schema_extra=rules(RESOURCE_RULES)):
+    """One model served by prefill and decode pools."""
+
+    api_version: Literal["tandem.dev/v1alpha1"] = API_VERSION
+    kind: Literal["DisaggregatedInference"] = KIND
+    metadata: Metadata
+    spec: Spec
+    status: Status | None = None

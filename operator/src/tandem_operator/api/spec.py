@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`spec` of a DisaggregatedInference, field by field.
+
+Few fields have a default in the schema: what is absent stays absent in the stored object (a GitOps tool sees no drift)
+and is resolved at reconcile time, in `plan/resolve.py`.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tandem_operator.api.accelerators import PROFILES
+from tandem_operator.api.base import ApiModel
+from tandem_operator.api.rules import (
+    ACCELERATOR_RULES,
+    ARGUMENT_RULES,
+    FRONT_DOOR_ARGUMENT_RULES,
+    SPEC_RULES,
+    rules,
+)
+
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+ShortText = Annotated[str, Field(min_length=1, max_length=1024)]
+Labels = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)]
+Quantity = Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$")]
+Arguments = Annotated[
+    tuple[Annotated[str, Field(max_length=2048)], ...],
+    Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+]
+OpenObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+Port32 = {"format": "int32"}
+
+
+class SecretKey(ApiModel):
+    """One key of a Secret in the resource's namespace."""
+
+    name: Name
+    key: Name
+
+
+class HuggingFaceSource(ApiModel):
+    """The model comes from the Hugging Face hub."""
+
+    token_secret_ref: SecretKey | None = None
+    """Secret key that holds the access token, for gated models."""
+
+
+class VolumeSource(
+    ApiModel,
+    json_schema_extra=rules(
+        [
+            (
+                "has(self.claimName) != has(self.hostPath)",
+                "set exactly one of spec.model.source.volume.claimName and spec.model.source.volume.hostPath",
+            ),
+        ]
+    ),
+):
+    """The model's files are on a volume; it is mounted read-only."""
+
+    claim_name: Name | None = None
+    """A PersistentVolumeClaim in the resource's namespace."""
+    host_path: Annotated[str, Field(pattern="^/", max_length=1024)] | None = None
+    """A folder on every node, for example on the instance's NVMe disks."""
+    sub_path: ShortText | None = None
+    """Folder of the model inside the volume; default: the volume's root."""
+
+
+class ModelSource(
+    ApiModel,
+    json_schema_extra=rules(
+        [
+            (
+                "!(has(self.huggingFace) && has(self.volume))",
+                "set only one of spec.model.source.huggingFace and spec.model.source.volume",
+            ),
+        ]
+    ),
+):
+    """Where the model's files come from; default: the hub, without a token."""
+
+    hugging_face: HuggingFaceSource | None = None
+    volume: VolumeSource | None = None
+
+
+class Model(ApiModel):
+    """The model to serve."""
+
+    name: ShortText
+    """Hub repository, as `Qwen/Qwen3-32B`. With `source.volume` it is only the name clients use."""
+    served_name: ShortText | None = None
+    """The name in the API's requests and responses; default: the last path segment of `name`."""
+    revision: ShortText | None = None
+    """Branch, tag or commit in the hub repository."""
+    source: ModelSource | None = None
+
+
+class LocalObject(ApiModel):
+    """An object in the resource's namespace."""
+
+    name: Name
+
+
+class EnvironmentVariable(ApiModel):
+    """An environment variable, as in a pod."""
+
+    name: Name
+    value: Annotated[str, Field(max_length=8192)] | None = None
+    value_from: OpenObject | None = None
+    """As in a pod's `env[].valueFrom`."""
+
+
+Environment = Annotated[
+    tuple[EnvironmentVariable, ...],
+    Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+]
+
+
+class Engine(ApiModel, json_schema_extra=rules(ARGUMENT_RULES("spec.engine.args"))):
+    """The vLLM engine, for both roles (vLLM's handshake wants the same version on both sides)."""
+
+    image: ShortText
+    """A vLLM image, for example `vllm/vllm-openai:v0.32.0`; the connector is added by an init container."""
+    version: Annotated[str, Field(max_length=63)] | None = None
+    """vLLM's version in the image; default: the image's tag without a leading `v`."""
+    args: Arguments = ()
+    """Further arguments of `vllm serve`, for both roles."""
+    env: Environment = ()
+    image_pull_secrets: Annotated[
+        tuple[LocalObject, ...],
+        Field(
+            max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+        ),
+    ] = ()
+    block_size: Annotated[int, Field(ge=1, le=1024, json_schema_extra=Port32)] | None = None
+    """Tokens in a KV block, on both sides; default: vLLM's own."""
+
+
+class Efa(ApiModel):
+    """EFA devices of a pod."""
+
+    resource: Annotated[str, Field(max_length=253)] | None = None
+    """Name of the device plugin's resource; default `vpc.amazonaws.com/efa`."""
+    per_pod: Annotated[int, Field(ge=0, le=64, json_schema_extra=Port32)] | None = None
+    """Default: the pod's share of the node's devices by its GPUs (p5en: 2 for each GPU)."""
+
+
+class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
+    """What an engine pod gets of the node."""
+
+    instance_type: Annotated[str, Field(json_schema_extra={"enum": sorted(PROFILES)})]
+    """An EC2 instance type, or `none` for engines on CPUs.
+
+    It decides the devices, the node selector and the KV backend."""
+    gpu_resource: Annotated[str, Field(max_length=253)] | None = None
+    """Default `nvidia.com/gpu`."""
+    gpus_per_pod: Annotated[int, Field(ge=0, le=16, json_schema_extra=Port32)] | None = None
+    """Default: the role's `parallelism.tensor`."""
+    efa: Efa | None = None
+    hugepages_2mi: Quantity | None = None
+    """Huge pages of a pod, for example `5120Mi` (request == limit); default: none. libfabric does without."""
+    resource_claims: Annotated[
+        tuple[OpenObject, ...],
+        Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """`spec.resourceClaims` of the pod, for DRA drivers; the devices of the profile are then not requested."""
+    privileged: bool | None = None
+    """Run engines privileged. They then see all of the node's devices; not needed for EFA."""
+    shared_memory: Quantity | None = None
+    """Size of `/dev/shm`; default `20Gi` with GPUs, `1Gi` without."""
+
+
+class RoleParallelism(ApiModel):
+    """How a role's engine is split."""
+
+    tensor: Annotated[int, Field(ge=1, le=16, json_schema_extra=Port32)] | None = None
+    """Tensor-parallel size; default 1. The larger of both roles' must be a multiple of the smaller."""
+
+
+class Resources(ApiModel):
+    """CPU and memory of a container; devices come from `accelerator`."""
+
+    requests: Annotated[dict[str, Quantity], Field(max_length=16)] | None = None
+    limits: Annotated[dict[str, Quantity], Field(max_length=16)] | None = None
+
+
+class _Role(ApiModel):
+    replicas: Annotated[int, Field(ge=0, le=1000, json_schema_extra=Port32)] | None = None
+    """Engines of this role; default 1."""
+    parallelism: RoleParallelism | None = None
+    args: Arguments = ()
+    """Further arguments of `vllm serve`, after `engine.args`."""
+    env: Environment = ()
+    """Further environment variables; they win over `engine.env`."""
+    resources: Resources | None = None
+    pod_template: OpenObject | None = None
+    """Overlay merged strategically over the generated pod template: labels, nodeSelector, tolerations, sidecars..."""
+
+
+class Prefill(_Role, json_schema_extra=rules(ARGUMENT_RULES("spec.prefill.args"))):
+    """The pool that computes prompts."""
+
+
+class Decode(_Role, json_schema_extra=rules(ARGUMENT_RULES("spec.decode.args"))):
+    """The pool that generates answers."""
+
+
+class Protocol(StrEnum):
+    """How KV gets from one engine to the other."""
+
+    PUSH = "Push"
+    NIXL_PULL = "NixlPull"
+
+
+class Backend(StrEnum):
+    """NIXL's transport."""
+
+    LIBFABRIC = "LIBFABRIC"
+    UCX = "UCX"
+
+
+class Transfer(ApiModel):
+    """How the KV cache moves."""
+
+    protocol: Protocol | None = None
+    """`NixlPull` (default in this version): vLLM's NixlConnector, its two legs run by the front door.
+
+    `Push` is not available yet.
+    """
+    backend: Backend | None = None
+    """NIXL's transport; default `LIBFABRIC` where the instance type has EFA, else `UCX`."""
+
+
+class FrontDoorService(ApiModel):
+    """The front door's Service."""
+
+    type: Literal["ClusterIP", "NodePort", "LoadBalancer"] | None = None
+    """Default `ClusterIP`."""
+    annotations: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=32)] | None = None
+
+
+class FrontDoor(ApiModel, json_schema_extra=rules(FRONT_DOOR_ARGUMENT_RULES)):
+    """vllm-router, the gateway in front of the engines."""
+
+    enabled: bool | None = None
+    """Default true."""
+    image: ShortText | None = None
+    """Default: the image that the operator was installed with."""
+    replicas: Annotated[int, Field(ge=1, le=100, json_schema_extra=Port32)] | None = None
+    """Default 1."""
+    policy: (
+        Literal[
+            "consistent_hash", "cache_aware", "kv_aware", "sticky_least_loaded", "power_of_two", "round_robin", "random"
+        ]
+        | None
+    ) = None
+    """How an engine is chosen; default `consistent_hash` (keeps `x-session-id` on one engine)."""
+    args: Arguments = ()
+    """Further arguments of vllm-router."""
+    resources: Resources | None = None
+    service: FrontDoorService | None = None
+    pod_template: OpenObject | None = None
+    """Overlay merged strategically over the generated pod template."""
+
+
+class ZonePolicy(StrEnum):
+    """How many availability zones a resource's engines may be in."""
+
+    SINGLE = "Single"
+
+
+class Placement(ApiModel):
+    """Where the engine pods may run."""
+
+    zone: ZonePolicy | None = None
+    """`Single` (default): all engines in one zone, since EFA cannot cross zones. Applies to instance types with EFA."""
+    prefer_near_network: bool | None = None
+    """Default true: prefer nodes that share the deepest network layer."""
+    spread_roles_across_hosts: bool | None = None
+    """Default true: prefer prefill and decode on different nodes."""
+    node_selector: Labels | None = None
+    tolerations: Annotated[
+        tuple[OpenObject, ...], Field(max_length=32, json_schema_extra={"x-kubernetes-list-type": "atomic"})
+    ] = ()
+    """Added to the toleration of `nvidia.com/gpu` that GPU pods get."""
+    scheduler_name: Name | None = None
+    priority_class_name: Name | None = None
+
+
+class Spec(ApiModel, json_schema_extra=rules(SPEC_RULES)):
+    """What to run."""
+
+    model: Model
+    engine: Engine
+    accelerator: Accelerator
+    prefill: Prefill
+    decode: Decode
+    transfer: Transfer | None = None
+    front_door: FrontDoor | None = None
+    placement: Placement | None = None

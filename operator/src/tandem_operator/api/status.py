@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`status` of a DisaggregatedInference."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from tandem_operator.api.base import ApiModel
+
+_INT32 = {"format": "int32"}
+_INT64 = {"format": "int64"}
+
+
+class ConditionType(StrEnum):
+    """All condition types; each is set from the first reconcile on."""
+
+    READY = "Ready"
+    """A turn can be served through prefill and decode now."""
+    AVAILABLE = "Available"
+    """At least one engine of each role takes requests, and the front door is up."""
+    PROGRESSING = "Progressing"
+    """Pods are being brought to what the spec wants."""
+    DEGRADED = "Degraded"
+    """Something keeps the spec from being reached; the message says what."""
+    SPEC_VALID = "SpecValid"
+    """The operator can act on the spec."""
+
+
+class Reason(StrEnum):
+    """Why a condition has its status. Each is documented on the generated page of reasons."""
+
+    ENGINES_READY = "EnginesReady"
+    """All engines that the spec wants are ready."""
+    ENGINES_STARTING = "EnginesStarting"
+    """Some engines are not ready yet."""
+    NO_PREFILL = "NoPrefillReady"
+    """No prefill engine takes requests."""
+    NO_DECODE = "NoDecodeReady"
+    """No decode engine takes requests."""
+    FRONT_DOOR_STARTING = "FrontDoorStarting"
+    """Engines are ready but no front-door pod is."""
+    ROLLING_OUT = "RollingOut"
+    """Pods of an older configuration are being replaced."""
+    SETTLED = "Settled"
+    """Nothing is left to be done."""
+    SCALED_TO_ZERO = "ScaledToZero"
+    """The spec wants no engines of a role."""
+    HEALTHY = "Healthy"
+    """Nothing is wrong."""
+    POD_FAILING = "PodFailing"
+    """An engine pod cannot start or keeps failing; the message names it and its reason."""
+    UNSCHEDULABLE = "Unschedulable"
+    """No node fits an engine pod; the message has the scheduler's words."""
+    IMMUTABLE_FIELD = "ImmutableField"
+    """A child exists with a field that cannot be changed in place; the message says how to go on."""
+    APPLY_FAILED = "ApplyFailed"
+    """The API server refused a child; the message has its words."""
+    ISOLATION_LOST = "IsolationLost"
+    """Engines run privileged with fewer EFA devices than the node has: they see each other's devices."""
+    VALID = "Valid"
+    """The spec is understood."""
+    INVALID = "Invalid"
+    """The spec cannot be acted on; the message names the field."""
+
+
+class ConditionStatus(StrEnum):
+    """Kubernetes' three condition statuses."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(ApiModel):
+    """As metav1.Condition."""
+
+    type: Annotated[str, Field(max_length=316)]
+    status: ConditionStatus
+    observed_generation: Annotated[int, Field(json_schema_extra=_INT64)]
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """When `status` last changed, RFC 3339."""
+    reason: Annotated[str, Field(max_length=1024)]
+    message: Annotated[str, Field(max_length=32768)]
+
+
+class RoleStatus(ApiModel):
+    """A pool as last seen."""
+
+    replicas: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    """Pods that exist."""
+    ready: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    """Pods that take requests."""
+    updated: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    """Pods of the current configuration."""
+    draining: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    """Pods that are ending."""
+    selector: Annotated[str, Field(max_length=1024)] = ""
+    """Label selector of the pods."""
+
+
+class Topology(ApiModel):
+    """Summary of the peer tables."""
+
+    generation: Annotated[int, Field(json_schema_extra=_INT64)] = 0
+    """Highest generation of the engines' peer tables."""
+    digest: Annotated[str, Field(max_length=64)] = ""
+    """Changes when any engine's peers change."""
+    engines: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    pairs: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    """Prefill-decode pairs that know each other."""
+
+
+class Revision(ApiModel):
+    """Hashes of what both roles have in common."""
+
+    current: Annotated[str, Field(max_length=63)] = ""
+
+
+class Status(ApiModel):
+    """What the operator saw and did."""
+
+    observed_generation: Annotated[int, Field(json_schema_extra=_INT64)] = 0
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Field(
+            max_length=32,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = ()
+    prefill: RoleStatus = RoleStatus()
+    decode: RoleStatus = RoleStatus()
+    topology: Topology = Topology()
+    endpoint: Annotated[str, Field(max_length=512)] = ""
+    """URL of the OpenAI-compatible API inside the cluster."""
+    revision: Revision = Revision()

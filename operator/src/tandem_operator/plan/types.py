@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What planning takes and gives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from tandem_connector.contract.types import Role
+from tandem_operator.api.resource import DisaggregatedInference
+from tandem_operator.api.status import Status
+
+Manifest = Mapping[str, Any]
+"""A Kubernetes object as JSON. Never changed in place."""
+
+
+class ObjectKey(NamedTuple):
+    """Names one object in the resource's namespace."""
+
+    api_version: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What the installation decides, not the resource."""
+
+    front_door_image: str
+    connector_image: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The API server refused an object when it was last applied."""
+
+    key: ObjectKey
+    immutable: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One resource and its surroundings, read live in one reconcile."""
+
+    resource: DisaggregatedInference
+    sets: Mapping[Role, Manifest] = field(default_factory=dict)
+    """The StatefulSets that exist."""
+    front_door: Manifest | None = None
+    """The front door's Deployment."""
+    owned: frozenset[ObjectKey] = frozenset()
+    """All children with the resource's label and an owner reference to it."""
+    pods: tuple[Manifest, ...] = ()
+    """All engine pods with the resource's label."""
+    nodes: Mapping[str, Manifest] = field(default_factory=dict)
+    """The nodes that these pods run on, by name."""
+    refusals: tuple[Refusal, ...] = ()
+    """What the API server refused in this reconcile (known only when status is planned)."""
+
+
+@dataclass(frozen=True)
+class PodPatch:
+    """Labels and annotations of one engine pod, as the operator's whole share of its metadata.
+
+    It is server-side applied, so a label that is absent here and was applied before goes away.
+    """
+
+    name: str
+    uid: str
+    """The pod must still be this one: a replacement of the same name is left alone."""
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+class EventType(NamedTuple):
+    """Reason and severity of an Event on the resource."""
+
+    reason: str
+    warning: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done for one resource."""
+
+    objects: tuple[Manifest, ...]
+    """Children to apply, whole, in this order."""
+    obsolete: tuple[ObjectKey, ...]
+    """Children that are owned but no longer wanted."""
+    pod_patches: tuple[PodPatch, ...]
+    """Only for pods whose metadata differs."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What to report when the plan has been carried out."""
+
+    status: Status
+    events: tuple[EventType, ...]
+    again: timedelta | None
+    """When to look again without being told; None: at the next resync."""
