@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# Relative paths only, so that a checkout in a folder with spaces works.
+PYTHON := .venv/bin/python
+PYTEST_ARGS ?=
+
+export CLUSTER ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo "  CLUSTER=local|kind|kubeconfig chooses where Kubernetes comes from (default: kind where a Docker engine"
+	@echo "  answers, else local). TANDEM_CACHE holds what is expensive to build (default ~/.cache/tandem)."
+
+.PHONY: setup
+setup: ## Install the Python tools into .venv, from the lock file
+	@e2e/setup.sh
+
+.PHONY: prepare
+prepare: setup ## Build what cluster and engines need: Kubernetes, the engine environment, images (cached)
+	@$(PYTHON) -m e2e.prepare
+
+.PHONY: demo
+demo: setup ## From nothing to an answered conversation: cluster, operator, engines, a table of what was computed and moved
+	@$(PYTHON) -m e2e.demo up
+
+.PHONY: demo-down
+demo-down: setup ## Remove all that `make demo` started
+	@$(PYTHON) -m e2e.demo down
+
+.PHONY: test
+test: setup check prepare ## Run every check and test, real cluster and engines included
+	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+.PHONY: unit
+unit: setup ## Run the fast tests only (no cluster, no root)
+	@$(PYTHON) -m pytest tests $(PYTEST_ARGS)
+
+.PHONY: e2e
+e2e: prepare ## Run the end-to-end tests only
+	@$(PYTHON) -m pytest e2e/suite $(PYTEST_ARGS)
+
+.PHONY: check
+check: setup ## Lint, types, import layers, generated files, YAML, workflows
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m mypy
+	@.venv/bin/lint-imports
+	@$(PYTHON) -m tandem_operator.api.crd check
+	@$(PYTHON) -m e2e.images dockerfiles --check
+	@$(PYTHON) -m yamllint --strict .
+	@$(PYTHON) -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yaml
+	@go -C e2e/tools tool actionlint "$$PWD"/.github/workflows/*.yaml
+
+.PHONY: format
+format: setup ## Format the code and apply safe fixes
+	@$(PYTHON) -m ruff check --fix .
+	@$(PYTHON) -m ruff format .
+
+.PHONY: generate
+generate: setup ## Write the CRD, its reference and the Dockerfiles from their sources
+	@$(PYTHON) -m tandem_operator.api.crd write
+	@$(PYTHON) -m e2e.images dockerfiles
+
+.PHONY: images
+images: setup ## Build the container images as OCI archives
+	@$(PYTHON) -m e2e.images build
+
+.PHONY: cluster-up
+cluster-up: setup ## Start the cluster and nothing else
+	@$(PYTHON) -m e2e.cluster up
+
+.PHONY: cluster-down
+cluster-down: setup ## End the cluster
+	@$(PYTHON) -m e2e.cluster down
+
+.PHONY: lock
+lock: setup ## Renew the lock files
+	@$(PYTHON) -m uv lock
+	@$(PYTHON) -m uv lock --project e2e/engine
