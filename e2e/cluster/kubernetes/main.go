@@ -3,7 +3,7 @@
 // Kubernetes-in-one-file: every program of a small cluster as a subcommand of one binary.
 //
 // The programs are the upstream ones, unchanged. They share nearly all of their packages, so one
-// binary compiles and stores those once: a fifth of the size, and one build instead of nine.
+// binary compiles and stores those once.
 package main
 
 import (
@@ -40,7 +40,6 @@ var programs = map[string]func(){
 	"kube-scheduler":          func() { run(scheduler.NewSchedulerCommand()) },
 	"kubectl":                 runKubectl,
 	"kubelet":                 func() { run(kubelet.NewKubeletCommand(context.Background())) },
-	"kwok":                    runKwok,
 }
 
 func main() {
@@ -66,7 +65,7 @@ func run(command *cobra.Command) {
 
 func runKubectl() {
 	// Verbosity counts while the command tree is built (plugins, kuberc), before flags are parsed.
-	_ = logs.GlogSetter(cmd.GetLogVerbosity(os.Args))
+	_, _ = logs.GlogSetter(cmd.GetLogVerbosity(os.Args))
 	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
 		util.CheckErr(err)
 	}
