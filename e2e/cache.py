@@ -14,6 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+class BuildError(Exception):
+    """A result could not be built. The text says which step failed and what to do; nothing is left half built."""
+
+
 def cache_root() -> Path:
     """The cache folder: `TANDEM_CACHE`, else `tandem` in the user's cache folder. It may not exist yet."""
     if chosen := os.environ.get("TANDEM_CACHE"):
@@ -35,7 +39,8 @@ def built_once(name: str, build: Callable[[Path], None]) -> Path:
     """The result called `name` in the cache; `build` makes it at the path that it is given when it is not there yet.
 
     `build` may create a file or a folder at that path, whose parent exists. Two processes that want the same result
-    wait for each other, and one of them builds. What an interrupted build left is removed by the next one.
+    wait for each other, and one of them builds. What an interrupted build left is removed by the next one. Whatever
+    `build` raises is passed on, by convention a `BuildError`.
     """
     final = cache_root() / name
     if final.exists():

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Environment variables and flags of every CPU engine: the demo's, the end-to-end tests' and the plain reference's."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+CPU_ENGINE_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
+    {
+        # The model is a folder; nothing may wait for a hub.
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_DO_NOT_TRACK": "1",
+        # GiB of KV cache. With an explicit size and eager mode vLLM skips its warm-up run.
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        # Shared memory does not cross from one pod to the next.
+        "UCX_TLS": "tcp,self",
+        # Block hashes are seeded with it: engines that exchange blocks must agree.
+        "PYTHONHASHSEED": "0",
+    }
+)
+"""What an engine needs to run on a CPU, without what is particular to one engine (its address, its cores)."""
+
+CPU_ENGINE_ARGUMENTS: tuple[str, ...] = ("--enforce-eager", "--dtype=bfloat16", "--max-model-len=4096")
+"""vLLM flags that go with them. Eager: compiling takes longer than everything that these engines compute."""
+
+
+def bound_to(cores: str) -> dict[str, str]:
+    """The variables that keep an engine's OpenMP threads on `cores` ("0", "0-3", "0,2").
+
+    Without them every engine on a machine takes all of its cores, and they wait for each other.
+    """
+    return {"VLLM_CPU_OMP_THREADS_BIND": cores}
