@@ -5,7 +5,8 @@ from typing import Literal
 
 from tandem_operator.api.base import ApiModel
 from tandem_operator.api.names import API_VERSION, KIND
-from tandem_operator.api.rules import RESOURCE_RULES, rules
+from tandem_operator.api.rule import rules
+from tandem_operator.api.rules import METADATA_RULES
 from tandem_operator.api.spec import Spec
 from tandem_operator.api.status import Status
 
@@ -20,7 +21,7 @@ class Metadata(ApiModel):
     deletion_timestamp: str | None = None
 
 
-class DisaggregatedInference(ApiModel, json_schema_extra=rules(RESOURCE_RULES)):
+class DisaggregatedInference(ApiModel, json_schema_extra=rules(METADATA_RULES)):
     """One model served by prefill and decode pools."""
 
     api_version: Literal["tandem.dev/v1alpha1"] = API_VERSION

@@ -11,13 +11,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tandem_operator.api.accelerators import PROFILES
+from tandem_operator.api.arguments import ENGINE_ARGUMENT_RULES, FRONT_DOOR_ARGUMENT_RULES
 from tandem_operator.api.base import ApiModel
+from tandem_operator.api.rule import rules
 from tandem_operator.api.rules import (
     ACCELERATOR_RULES,
-    ARGUMENT_RULES,
-    FRONT_DOOR_ARGUMENT_RULES,
+    ENVIRONMENT_RULES,
+    MODEL_SOURCE_RULES,
+    RESOURCES_RULES,
     SPEC_RULES,
-    rules,
+    VOLUME_SOURCE_RULES,
 )
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
@@ -29,7 +32,7 @@ Arguments = Annotated[
     Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
 ]
 OpenObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
-Port32 = {"format": "int32"}
+INT32 = {"format": "int32"}
 
 
 class SecretKey(ApiModel):
@@ -46,17 +49,7 @@ class HuggingFaceSource(ApiModel):
     """Secret key that holds the access token, for gated models."""
 
 
-class VolumeSource(
-    ApiModel,
-    json_schema_extra=rules(
-        [
-            (
-                "has(self.claimName) != has(self.hostPath)",
-                "set exactly one of spec.model.source.volume.claimName and spec.model.source.volume.hostPath",
-            ),
-        ]
-    ),
-):
+class VolumeSource(ApiModel, json_schema_extra=rules(VOLUME_SOURCE_RULES)):
     """The model's files are on a volume; it is mounted read-only."""
 
     claim_name: Name | None = None
@@ -67,17 +60,7 @@ class VolumeSource(
     """Folder of the model inside the volume; default: the volume's root."""
 
 
-class ModelSource(
-    ApiModel,
-    json_schema_extra=rules(
-        [
-            (
-                "!(has(self.huggingFace) && has(self.volume))",
-                "set only one of spec.model.source.huggingFace and spec.model.source.volume",
-            ),
-        ]
-    ),
-):
+class ModelSource(ApiModel, json_schema_extra=rules(MODEL_SOURCE_RULES)):
     """Where the model's files come from; default: the hub, without a token."""
 
     hugging_face: HuggingFaceSource | None = None
@@ -102,7 +85,7 @@ class LocalObject(ApiModel):
     name: Name
 
 
-class EnvironmentVariable(ApiModel):
+class EnvironmentVariable(ApiModel, json_schema_extra=rules(ENVIRONMENT_RULES)):
     """An environment variable, as in a pod."""
 
     name: Name
@@ -117,7 +100,7 @@ Environment = Annotated[
 ]
 
 
-class Engine(ApiModel, json_schema_extra=rules(ARGUMENT_RULES("spec.engine.args"))):
+class Engine(ApiModel, json_schema_extra=rules(ENGINE_ARGUMENT_RULES)):
     """The vLLM engine, for both roles (vLLM's handshake wants the same version on both sides)."""
 
     image: ShortText
@@ -133,7 +116,7 @@ class Engine(ApiModel, json_schema_extra=rules(ARGUMENT_RULES("spec.engine.args"
             max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
         ),
     ] = ()
-    block_size: Annotated[int, Field(ge=1, le=1024, json_schema_extra=Port32)] | None = None
+    block_size: Annotated[int, Field(ge=1, le=1024, json_schema_extra=INT32)] | None = None
     """Tokens in a KV block, on both sides; default: vLLM's own."""
 
 
@@ -142,7 +125,7 @@ class Efa(ApiModel):
 
     resource: Annotated[str, Field(max_length=253)] | None = None
     """Name of the device plugin's resource; default `vpc.amazonaws.com/efa`."""
-    per_pod: Annotated[int, Field(ge=0, le=64, json_schema_extra=Port32)] | None = None
+    per_pod: Annotated[int, Field(ge=0, le=64, json_schema_extra=INT32)] | None = None
     """Default: the pod's share of the node's devices by its GPUs (p5en: 2 for each GPU)."""
 
 
@@ -155,7 +138,7 @@ class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
     It decides the devices, the node selector and the KV backend."""
     gpu_resource: Annotated[str, Field(max_length=253)] | None = None
     """Default `nvidia.com/gpu`."""
-    gpus_per_pod: Annotated[int, Field(ge=0, le=16, json_schema_extra=Port32)] | None = None
+    gpus_per_pod: Annotated[int, Field(ge=0, le=16, json_schema_extra=INT32)] | None = None
     """Default: the role's `parallelism.tensor`."""
     efa: Efa | None = None
     hugepages_2mi: Quantity | None = None
@@ -174,11 +157,11 @@ class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
 class RoleParallelism(ApiModel):
     """How a role's engine is split."""
 
-    tensor: Annotated[int, Field(ge=1, le=16, json_schema_extra=Port32)] | None = None
+    tensor: Annotated[int, Field(ge=1, le=16, json_schema_extra=INT32)] | None = None
     """Tensor-parallel size; default 1. The larger of both roles' must be a multiple of the smaller."""
 
 
-class Resources(ApiModel):
+class Resources(ApiModel, json_schema_extra=rules(RESOURCES_RULES)):
     """CPU and memory of a container; devices come from `accelerator`."""
 
     requests: Annotated[dict[str, Quantity], Field(max_length=16)] | None = None
@@ -186,7 +169,7 @@ class Resources(ApiModel):
 
 
 class _Role(ApiModel):
-    replicas: Annotated[int, Field(ge=0, le=1000, json_schema_extra=Port32)] | None = None
+    replicas: Annotated[int, Field(ge=0, le=1000, json_schema_extra=INT32)] | None = None
     """Engines of this role; default 1."""
     parallelism: RoleParallelism | None = None
     args: Arguments = ()
@@ -198,11 +181,11 @@ class _Role(ApiModel):
     """Overlay merged strategically over the generated pod template: labels, nodeSelector, tolerations, sidecars..."""
 
 
-class Prefill(_Role, json_schema_extra=rules(ARGUMENT_RULES("spec.prefill.args"))):
+class Prefill(_Role, json_schema_extra=rules(ENGINE_ARGUMENT_RULES)):
     """The pool that computes prompts."""
 
 
-class Decode(_Role, json_schema_extra=rules(ARGUMENT_RULES("spec.decode.args"))):
+class Decode(_Role, json_schema_extra=rules(ENGINE_ARGUMENT_RULES)):
     """The pool that generates answers."""
 
 
@@ -229,7 +212,7 @@ class Transfer(ApiModel):
     `Push` is not available yet.
     """
     backend: Backend | None = None
-    """NIXL's transport; default `LIBFABRIC` where the instance type has EFA, else `UCX`."""
+    """NIXL's transport; default `LIBFABRIC` where the engines get EFA devices, else `UCX`."""
 
 
 class FrontDoorService(ApiModel):
@@ -247,7 +230,7 @@ class FrontDoor(ApiModel, json_schema_extra=rules(FRONT_DOOR_ARGUMENT_RULES)):
     """Default true."""
     image: ShortText | None = None
     """Default: the image that the operator was installed with."""
-    replicas: Annotated[int, Field(ge=1, le=100, json_schema_extra=Port32)] | None = None
+    replicas: Annotated[int, Field(ge=1, le=100, json_schema_extra=INT32)] | None = None
     """Default 1."""
     policy: (
         Literal[

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command-line arguments that Tandem sets itself, and the rules that keep them out of `args`."""
+
+from typing import Final
+
+from tandem_operator.api.rule import Rule, cel_map, cel_text
+
+_FIXED: Final = "Tandem needs it as it is"
+
+OWNED_ENGINE_ARGUMENTS: Final = {
+    "--block-size": "use spec.engine.blockSize",
+    "--config": "use args, env and the fields of the resource",
+    "--data-parallel-size": "use replicas of the role",
+    "--enable-prefix-caching": "prefix caching is always on",
+    "--host": _FIXED,
+    "--kv-transfer-config": "use spec.transfer",
+    "--model": "use spec.model.name",
+    "--no-enable-prefix-caching": "the exchange of KV needs prefix caching",
+    "--pipeline-parallel-size": "pipeline parallelism is not supported yet",
+    "--port": _FIXED,
+    "--prefix-caching-hash-algo": "both roles need the same algorithm",
+    "--revision": "use spec.model.revision",
+    "--served-model-name": "use spec.model.servedName",
+    "--shutdown-timeout": "use podTemplate.spec.terminationGracePeriodSeconds of the role",
+    "--tensor-parallel-size": "use parallelism.tensor of the role",
+    "-dp": "use replicas of the role",
+    "-pp": "pipeline parallelism is not supported yet",
+    "-tp": "use parallelism.tensor of the role",
+}
+"""Arguments of vLLM, and what to use instead."""
+
+OWNED_FRONT_DOOR_ARGUMENTS: Final = {
+    "--decode": "engines are found by their labels",
+    "--decode-selector": "engines are found by their labels",
+    "--host": _FIXED,
+    "--kv-connector": "use spec.transfer.protocol",
+    "--policy": "use spec.frontDoor.policy",
+    "--port": _FIXED,
+    "--prefill": "engines are found by their labels",
+    "--prefill-selector": "engines are found by their labels",
+    "--prometheus-host": _FIXED,
+    "--prometheus-port": _FIXED,
+    "--selector": "engines are found by their labels",
+    "--service-discovery": "engines are found by their labels",
+    "--service-discovery-namespace": "engines are found by their labels",
+    "--service-discovery-port": _FIXED,
+    "--vllm-pd-disaggregation": "use spec.transfer.protocol",
+    "--worker-urls": "engines are found by their labels",
+}
+"""Arguments of vllm-router, and what to use instead."""
+
+
+def _without(owned: dict[str, str]) -> list[Rule]:
+    names = "[" + ", ".join(cel_text(name) for name in owned) + "]"
+    # vLLM takes `_` for `-` in names of options and `--option.key value` for options that are JSON; argparse takes the
+    # beginning of a long option for the whole.
+    option = "a.split('=')[0].split('.')[0].replace('_', '-')"
+    begins_owned = f"o.startsWith({option})"
+    is_owned = f"a.startsWith('-') && {option}.size() > 2 && {names}.exists(o, {begins_owned})"
+    refused = f"self.args.filter(a, {is_owned})"
+    return [
+        Rule(
+            holds=f"!has(self.args) || !self.args.exists(a, {is_owned})",
+            message="must not contain {argument}: Tandem sets it; {remedy}",
+            at=".args",
+            values={
+                "argument": f"{refused}[0]",
+                "remedy": f"{refused}.map(a, {cel_map(owned)}[{names}.filter(o, {begins_owned})[0]])[0]",
+            },
+        )
+    ]
+
+
+ENGINE_ARGUMENT_RULES: Final = _without(OWNED_ENGINE_ARGUMENTS)
+"""For a model with an `args` list for vLLM."""
+FRONT_DOOR_ARGUMENT_RULES: Final = _without(OWNED_FRONT_DOOR_ARGUMENTS)
+"""For a model with an `args` list for vllm-router."""
