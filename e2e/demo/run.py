@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's steps, in order. Each may be run again: what is there already is taken as it is."""
+
+import time
+import uuid
+
+from rich.console import Console
+
+from e2e.cluster.interface import Cluster
+from e2e.cluster.progress import Progress
+from e2e.conversation import SCRIPT, Conversation
+from e2e.demo.table import Row, table_of
+from e2e.engine.environment import build_environment
+from e2e.engine.model import MODEL_NAME, cached_model
+from e2e.images import build_images
+from e2e.installation import condition, engine_pods, front_door, install_operator, is_ready, pools_account
+from e2e.kubectl import Kubectl, Manifest
+from e2e.sample import cpu_resource
+
+READY_WITHIN = 900.0
+"""Seconds for two engines to start on a slow machine."""
+IMAGES = ("operator", "front-door", "connector-init", "engine-cpu")
+
+
+class Waited(Exception):
+    """Something did not become ready in time. The text says what it was like at the end."""
+
+
+def run_demo(cluster: Cluster) -> None:
+    """Bring everything up, hold the conversation, print the table and what to try next."""
+    began = time.monotonic()
+    console = Console()
+    environment, model = build_environment(), cached_model()
+    archives = build_images(IMAGES, with_environment=False)
+    cluster.up()
+    for archive in archives:
+        with Progress(f"loading image {archive.stem}"):
+            cluster.load_image(archive)
+    with Progress("installing the operator with Helm"):
+        install_operator(cluster)
+    kubectl = Kubectl(cluster)
+    resource = cpu_resource(cluster.facts(), environment, model)
+    name = resource["metadata"]["name"]
+    kubectl.apply(resource)
+    wait_until_ready(kubectl, name)
+    console.print(f"\n{name} is ready, {time.monotonic() - began:.0f} s after the start.\n")
+    rows = _talk(cluster, kubectl, name, console)
+    console.print(table_of(rows, "A conversation over prefill (P) and decode (D), protocol NixlPull"))
+    console.print(_explanation(rows), highlight=False)
+    console.print(_next_steps(name), highlight=False)
+
+
+def wait_until_ready(kubectl: Kubectl, name: str, within: float = READY_WITHIN) -> Manifest:
+    """The resource once the operator says Ready; shows meanwhile what is being waited for.
+
+    Raises:
+        Waited: it was not within so many seconds.
+    """
+    with Progress(f"waiting for {name}") as progress:
+        while True:
+            resource = kubectl.get("pdi", name) or {}
+            if resource and is_ready(resource):
+                return resource
+            if progress.elapsed > within:
+                raise Waited(f"{name} is not ready after {within:.0f} s: {_standing(kubectl, name, resource)}")
+            progress.update(_standing(kubectl, name, resource))
+            time.sleep(1.0)
+
+
+def _standing(kubectl: Kubectl, name: str, resource: Manifest) -> str:
+    _, reason, message = condition(resource, "Ready")
+    pods = ", ".join(f"{pod['metadata']['name']} {_pod_state(pod)}" for pod in engine_pods(kubectl, name))
+    return "; ".join(part for part in (message or reason, pods) if part)
+
+
+def _pod_state(pod: Manifest) -> str:
+    for status in pod["status"].get("containerStatuses", []):
+        if waiting := status.get("state", {}).get("waiting"):
+            return str(waiting.get("reason", "waiting"))
+        if status.get("ready"):
+            return "ready"
+    return str(pod["status"].get("phase", "unknown")).lower()
+
+
+def _talk(cluster: Cluster, kubectl: Kubectl, name: str, console: Console) -> list[Row]:
+    rows = []
+    with front_door(cluster, kubectl, name) as url:
+        console.print(f"A conversation of {len(SCRIPT)} turns through {url}:\n")
+        conversation = Conversation(url, MODEL_NAME, session=uuid.uuid4().hex)
+        account = pools_account(kubectl, name)
+        for number, text in enumerate(SCRIPT, start=1):
+            with Progress(f"turn {number}"):
+                turn = conversation.say(text)
+            console.print(f"  [bold]user[/bold]       {_shortened(text)}", highlight=False)
+            console.print(f"  [bold]assistant[/bold]  {_shortened(turn.text)}\n", highlight=False)
+            now = pools_account(kubectl, name)
+            rows.append(Row(turn, now.since(account)))
+            account = now
+        conversation.close()
+    return rows
+
+
+def _shortened(text: str, width: int = 90) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: width - 3]}..."
+
+
+def _explanation(rows: list[Row]) -> str:
+    answers = sum(row.turn.output_tokens for row in rows[:-1])
+    return (
+        f"The model's weights are random, so its answers mean nothing; all else is real.\n"
+        f"On later turns P computes the answers of earlier turns again ({answers} tokens in all here), which D had: with\n"
+        "NixlPull nothing goes back from D to P. Sending it back is what the next version's protocol Push is for."
+    )
+
+
+def _next_steps(name: str) -> str:
+    kubectl = ".venv/bin/python -m e2e.cluster kubectl"
+    return f"""
+What to try next:
+  {kubectl} get pdi,pods,svc
+  {kubectl} get pod {name}-decode-0 -o jsonpath='{{.metadata.annotations.tandem\\.dev/peers}}'
+  {kubectl} patch pdi {name} --type merge -p '{{"spec":{{"decode":{{"replicas":2}}}}}}'
+  {kubectl} delete pdi {name}
+  make demo-down
+"""

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tandem on a cluster: images loaded, chart installed, a resource's pods reached."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2e.account import PoolsAccount
+from e2e.cluster.interface import Cluster
+from e2e.cluster.tools import helm_path
+from e2e.kubectl import Kubectl, Manifest
+
+NAMESPACE = "tandem-system"
+RELEASE = "tandem"
+CHART = Path(__file__).parent.parent / "charts" / "tandem"
+ENGINE_PORT = FRONT_DOOR_PORT = 8000
+
+
+class InstallationError(Exception):
+    """Helm failed; the text is its own."""
+
+
+def install_operator(cluster: Cluster, *settings: str) -> None:
+    """`helm upgrade --install` the chart, CRDs included, and wait until the operator is available.
+
+    Args:
+        cluster: Where; it must be up and have the images.
+        settings: Values as `key=value`.
+
+    Raises:
+        InstallationError: Helm refused or the operator did not become available in time.
+    """
+    options = [option for setting in settings for option in ("--set", setting)]
+    _helm(
+        cluster,
+        *("upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--wait", "--timeout", "3m"),
+        *options,
+    )
+
+
+def uninstall_operator(cluster: Cluster) -> None:
+    """Remove the release; nothing when there is none."""
+    _helm(cluster, "uninstall", RELEASE, "--ignore-not-found", "--wait")
+
+
+def _helm(cluster: Cluster, *arguments: str) -> None:
+    done = subprocess.run(
+        [str(helm_path()), "--kubeconfig", str(cluster.kubeconfig), "--namespace", NAMESPACE, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise InstallationError(f"helm {arguments[0]}: {done.stderr.strip()}")
+
+
+def engine_pods(kubectl: Kubectl, resource: str, role: str = "") -> list[Manifest]:
+    """The resource's engine pods, of one role or of both."""
+    selector = f"tandem.dev/resource={resource},tandem.dev/engine"
+    return kubectl.list("pods", f"{selector},tandem.dev/role={role}" if role else selector)
+
+
+def pools_account(kubectl: Kubectl, resource: str) -> PoolsAccount:
+    """What the resource's engines computed and received since they started."""
+    return PoolsAccount.of(
+        {
+            role: [
+                kubectl.pod_http(pod["metadata"]["name"], ENGINE_PORT, "/metrics")
+                for pod in engine_pods(kubectl, resource, role)
+            ]
+            for role in ("prefill", "decode")
+        }
+    )
+
+
+@contextmanager
+def front_door(cluster: Cluster, kubectl: Kubectl, resource: str) -> Iterator[str]:
+    """URL under which this machine reaches the front door's Service, while it lasts."""
+    if cluster.facts().is_local:
+        service = kubectl.get("service", resource)
+        if service is None:
+            raise InstallationError(f"service {resource} does not exist: is the resource applied?")
+        address = service["spec"]["clusterIP"]
+        yield f"http://[{address}]:{FRONT_DOOR_PORT}" if ":" in address else f"http://{address}:{FRONT_DOOR_PORT}"
+    else:
+        with kubectl.forwarded(f"service/{resource}", FRONT_DOOR_PORT) as url:
+            yield url
+
+
+def condition(resource: Manifest, kind: str) -> tuple[str, str, str]:
+    """Status, reason and message of one of the resource's conditions; all empty when it is not there yet."""
+    for each in resource.get("status", {}).get("conditions", []):
+        if each["type"] == kind:
+            return each["status"], each["reason"], each["message"]
+    return "", "", ""
+
+
+def is_ready(resource: Manifest) -> bool:
+    """Whether the operator says Ready of the resource as it now is."""
+    observed = resource.get("status", {}).get("observedGeneration")
+    return condition(resource, "Ready")[0] == "True" and observed == resource["metadata"]["generation"]

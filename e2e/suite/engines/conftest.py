@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One local cluster with the operator and one resource for all tests of this folder."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster import chosen_cluster
+from e2e.cluster.interface import Cluster
+from e2e.conversation import Turn
+from e2e.demo.run import IMAGES, wait_until_ready
+from e2e.engine.environment import build_environment
+from e2e.engine.model import cached_model
+from e2e.images import build_images
+from e2e.installation import install_operator
+from e2e.kubectl import Kubectl
+from e2e.sample import cpu_resource
+from e2e.suite.engines.reference import plain_answers
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests here need engines and have time for them to start."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.engine)
+            item.add_marker(pytest.mark.timeout(1200))
+            if os.environ.get("CLUSTER", "local") in {"", "local"} and os.geteuid() != 0:
+                item.add_marker(pytest.mark.skip(reason="a local node needs root: run `sudo make test`"))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A resource whose engines run."""
+
+    cluster: Cluster
+    kubectl: Kubectl
+    resource: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The resource's name."""
+        name: str = self.resource["metadata"]["name"]
+        return name
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> list[Turn]:
+    """The conversation as a plain engine answers it, before anything else takes the cores."""
+    return plain_answers(build_environment(), cached_model(), tmp_path_factory.mktemp("reference") / "engine.log")
+
+
+@pytest.fixture(scope="session")
+def cluster(reference: list[Turn]) -> Iterator[Cluster]:
+    """A cluster of its own with images and operator. A cluster that the demo left is ended first."""
+    cluster = chosen_cluster()
+    cluster.down()
+    cluster.up()
+    try:
+        archives = build_images(IMAGES, with_environment=not cluster.facts().can_mount_host_paths)
+        for archive in archives:
+            cluster.load_image(archive)
+        install_operator(cluster)
+        yield cluster
+    finally:
+        cluster.down()
+
+
+@pytest.fixture(scope="session")
+def deployment(cluster: Cluster) -> Deployment:
+    """The CPU sample, ready."""
+    kubectl = Kubectl(cluster)
+    resource = cpu_resource(cluster.facts(), build_environment(), cached_model())
+    kubectl.apply(resource)
+    wait_until_ready(kubectl, resource["metadata"]["name"])
+    return Deployment(cluster, kubectl, resource)
