@@ -9,7 +9,7 @@ import openai
 
 from e2e.cluster import chosen_cluster
 from e2e.cluster.interface import ClusterError
-from e2e.demo.run import Waited, run_demo
+from e2e.demo.run import NotReadyError, run_demo
 from e2e.installation import InstallationError
 from e2e.kubectl import KubectlError
 
@@ -41,7 +41,7 @@ def main() -> int:
         ClusterError,
         InstallationError,
         KubectlError,
-        Waited,
+        NotReadyError,
         openai.APIError,
         OSError,
         subprocess.SubprocessError,

@@ -22,7 +22,7 @@ READY_WITHIN = 900.0
 IMAGES = ("operator", "front-door", "connector-init", "engine-cpu")
 
 
-class Waited(Exception):
+class NotReadyError(Exception):
     """Something did not become ready in time. The text says what it was like at the end."""
 
 
@@ -54,7 +54,7 @@ def wait_until_ready(kubectl: Kubectl, name: str, within: float = READY_WITHIN) 
     """The resource once the operator says Ready; shows meanwhile what is being waited for.
 
     Raises:
-        Waited: it was not within so many seconds.
+        NotReadyError: it was not within so many seconds.
     """
     with Progress(f"waiting for {name}") as progress:
         while True:
@@ -62,7 +62,7 @@ def wait_until_ready(kubectl: Kubectl, name: str, within: float = READY_WITHIN) 
             if resource and is_ready(resource):
                 return resource
             if progress.elapsed > within:
-                raise Waited(f"{name} is not ready after {within:.0f} s: {_standing(kubectl, name, resource)}")
+                raise NotReadyError(f"{name} is not ready after {within:.0f} s: {_standing(kubectl, name, resource)}")
             progress.update(_standing(kubectl, name, resource))
             time.sleep(1.0)
 

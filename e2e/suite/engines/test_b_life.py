@@ -24,6 +24,12 @@ def uids_and_restarts(deployment: Deployment) -> dict[str, int]:
     }
 
 
+def only_new(deployment: Deployment, selector: str, old: set[str]) -> bool:
+    items = deployment.kubectl.list(OWNED_KINDS, selector)
+    kinds, uids = {item["kind"] for item in items}, {item["metadata"]["uid"] for item in items}
+    return {"StatefulSet", "Deployment", "Service"} <= kinds and not old & uids
+
+
 def patch(deployment: Deployment, spec: dict[str, object]) -> None:
     deployment.kubectl.run("patch", "pdi", deployment.name, "--type", "merge", "-p", json.dumps({"spec": spec}))
 
@@ -108,15 +114,7 @@ def test_deleting_the_resource_leaves_nothing_and_its_name_can_be_used_at_once(d
 
     deployment.kubectl.delete("pdi", deployment.name, "--wait=true")
     deployment.kubectl.apply(deployment.resource)
-    wait_until(
-        "the children of the new resource, and of it only",
-        lambda: (
-            {"StatefulSet", "Deployment", "Service"}
-            <= {item["kind"] for item in (items := deployment.kubectl.list(OWNED_KINDS, selector))}
-            and not first & {item["metadata"]["uid"] for item in items}
-        ),
-        240,
-    )
+    wait_until("the children of the new resource, and of it only", lambda: only_new(deployment, selector, first), 240)
 
     deployment.kubectl.delete("pdi", deployment.name, "--wait=true")
     wait_until("everything to be gone", lambda: not deployment.kubectl.list(OWNED_KINDS, selector), 240)
