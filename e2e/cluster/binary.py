@@ -42,7 +42,7 @@ class _Module:
         return f"{self.name}-{key}/{self.name}"
 
 
-def kubernetes_binary() -> Path:
+def build_kubernetes() -> Path:
     """The binary whose first argument names the program: `kubectl`, `kubelet`, `etcd`, `coredns`, ...
 
     Built on the first call: six to ten minutes on two cores, 5 GB of memory, 2 GB in Go's own cache.
@@ -57,7 +57,7 @@ def kubernetes_binary() -> Path:
     return _built(_Module("kubernetes", ".", tuple(assignments)))
 
 
-def kwok_binary() -> Path:
+def build_kwok() -> Path:
     """kwok, which plays the kubelet of simulated nodes. Built on the first call, in two to three minutes.
 
     Raises:
@@ -77,7 +77,12 @@ def _build(module: _Module, output: Path) -> None:
     with Progress(f"building {module.name} from source, once") as progress:
         progress.update("fetching its modules")
         listed = subprocess.run(
-            ["go", "list", "-deps", module.package], cwd=module.folder, env=environment, capture_output=True, text=True
+            ["go", "list", "-deps", module.package],
+            cwd=module.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if listed.returncode:
             raise ClusterError(f"the modules of {module.name} could not be fetched:\n{listed.stderr[-2000:]}")

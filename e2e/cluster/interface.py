@@ -10,6 +10,10 @@ class ClusterError(Exception):
     """The cluster can't do what was asked. The text names the remedy."""
 
 
+class GaveUpError(ClusterError):
+    """Something did not happen in time."""
+
+
 @dataclass(frozen=True)
 class NodeFacts:
     """What decides how a workload is laid out on the nodes of a cluster."""
@@ -25,9 +29,19 @@ class NodeFacts:
     architecture: str
     """As in the label `kubernetes.io/arch`: `amd64` or `arm64`."""
     is_local: bool
-    """Pods run on this machine: they answer on their addresses and compete for its cores."""
+    """Pods and Services answer on their addresses from this machine, so that no port needs forwarding."""
     can_mount_host_paths: bool
     """A hostPath volume shows this machine's files, so that large environments need no image."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a cluster, as `status` shows it."""
+
+    name: str
+    is_well: bool
+    detail: str
+    """Where to look next."""
 
 
 class Cluster(Protocol):
@@ -65,4 +79,8 @@ class Cluster(Protocol):
 
     def facts(self) -> NodeFacts:
         """The nodes as they are now."""
+        ...
+
+    def status(self) -> list[Part]:
+        """The parts of the cluster, also when it is down."""
         ...

