@@ -11,6 +11,13 @@ Generation = NewType("Generation", int)
 """Number of a peer table. Only grows; an engine ignores a table whose generation is below the one it has."""
 
 
+BlockHash = NewType("BlockHash", bytes)
+"""vLLM's name of a full KV block: a hash chained over all tokens before it, LoRA, multimodal and cache-salt keys included."""
+
+WantId = NewType("WantId", int)
+"""Names a want of one engine incarnation. Only grows, so that what is older than the oldest open want is over."""
+
+
 class Role(StrEnum):
     """Which pool an engine belongs to."""
 
