@@ -49,7 +49,7 @@ MAX_NAME_LENGTH: Final = 63 - len("-prefill") - 11
 
 
 def role_name(resource: str, role: Role) -> str:
-    """Name of the role's StatefulSet, headless Service and launch ConfigMap."""
+    """Name of the role's StatefulSet and headless Service, and beginning of its launch ConfigMap's."""
     return f"{resource}-{role}"
 
 

@@ -28,4 +28,6 @@ class DisaggregatedInference(ApiModel, json_schema_extra=rules(METADATA_RULES)):
     kind: Literal["DisaggregatedInference"] = KIND
     metadata: Metadata
     spec: Spec
+    """What to run."""
     status: Status | None = None
+    """What the operator saw and did. Written by the operator only."""

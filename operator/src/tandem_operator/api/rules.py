@@ -17,13 +17,15 @@ _HUGEPAGES: Final = cel_map({profile.instance_type: profile.hugepages_mebibytes 
 METADATA_RULES: Final = (
     Rule(
         holds=f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
-        message=f"metadata.name must have at most {MAX_NAME_LENGTH} characters, since names of children are made from it",
+        message=f"the name must have at most {MAX_NAME_LENGTH} characters, since names of children are made from it",
+        at=".metadata",
         verdict=Verdict.INVALID,
     ),
     Rule(
         holds="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-        message="metadata.name must start with a letter and have only lower-case letters, digits and '-', "
+        message="the name must start with a letter and have only lower-case letters, digits and '-', "
         "since Services are named after it",
+        at=".metadata",
         verdict=Verdict.INVALID,
     ),
 )
@@ -94,15 +96,9 @@ ACCELERATOR_RULES: Final = (
         },
     ),
     Rule(
-        holds=f"self.?gpusPerPod.orValue(0) <= {_GPUS}[self.instanceType]",
-        message="{wanted} GPUs are more than the {most} of a node of instance type {type}; ask for fewer, "
-        "or remove the field",
+        holds=f"self.instanceType != '{NO_ACCELERATOR}' || self.?gpusPerPod.orValue(0) == 0",
+        message=f"instance type {NO_ACCELERATOR} has no GPUs; remove the field, or choose an instance type with GPUs",
         at=".gpusPerPod",
-        values={
-            "wanted": "self.gpusPerPod",
-            "most": f"{_GPUS}[self.instanceType]",
-            "type": "self.instanceType",
-        },
     ),
     Rule(
         holds=f"!has(self.hugepages2Mi) || ({_HUGE}.isInteger() && {_HUGE}.asInteger() > 0"

@@ -19,6 +19,9 @@ _DROPPED: Final = frozenset({"title", "default", "$defs", "discriminator"})
 _ORDER: Final = ("description", "type", "format", "enum", "pattern")
 """Keywords that come first in the generated text; the others follow as pydantic gives them."""
 
+_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+"""The one union that a structural schema has."""
+
 
 class UnsupportedSchemaError(ValueError):
     """A model has something that a structural schema cannot say; the text names the place."""
@@ -54,7 +57,7 @@ def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any], at: str
                 result["enum"] = [value]
             case _:
                 result[keyword] = value
-    if "type" not in result:
+    if "type" not in result and _INT_OR_STRING not in result:
         raise UnsupportedSchemaError(f"{at} has no single type; a structural schema needs one")
     return {key: result[key] for key in sorted(result, key=_rank)}
 
@@ -67,7 +70,7 @@ def _without_indirection(
     What the field itself says (its description above all) wins over what the referred type says.
     """
     flat = dict(node)
-    while "$ref" in flat or "anyOf" in flat:
+    while ("$ref" in flat or "anyOf" in flat) and _INT_OR_STRING not in flat:
         if "$ref" in flat:
             name = flat.pop("$ref").rsplit("/", 1)[-1]
             if name in inside:

@@ -6,7 +6,7 @@ and is resolved at reconcile time, in `plan/resolve.py`.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -22,35 +22,36 @@ from tandem_operator.api.rules import (
     SPEC_RULES,
     VOLUME_SOURCE_RULES,
 )
-
-Name = Annotated[str, Field(min_length=1, max_length=253)]
-ShortText = Annotated[str, Field(min_length=1, max_length=1024)]
-Labels = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)]
-Quantity = Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$")]
-Arguments = Annotated[
-    tuple[Annotated[str, Field(max_length=2048)], ...],
-    Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
-]
-OpenObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
-INT32 = {"format": "int32"}
+from tandem_operator.api.values import (
+    INT32,
+    Arguments,
+    Labels,
+    Name,
+    NumberOrQuantity,
+    OpenObject,
+    Quantity,
+    ShortText,
+)
 
 
 class SecretKey(ApiModel):
     """One key of a Secret in the resource's namespace."""
 
     name: Name
+    """Name of the Secret."""
     key: Name
+    """Key in the Secret's data."""
 
 
 class HuggingFaceSource(ApiModel):
-    """The model comes from the Hugging Face hub."""
+    """The model's files on the Hugging Face hub."""
 
     token_secret_ref: SecretKey | None = None
     """Secret key that holds the access token, for gated models."""
 
 
 class VolumeSource(ApiModel, json_schema_extra=rules(VOLUME_SOURCE_RULES)):
-    """The model's files are on a volume; it is mounted read-only."""
+    """The model's files on a volume. One of `claimName` and `hostPath` is set."""
 
     claim_name: Name | None = None
     """A PersistentVolumeClaim in the resource's namespace."""
@@ -61,10 +62,12 @@ class VolumeSource(ApiModel, json_schema_extra=rules(VOLUME_SOURCE_RULES)):
 
 
 class ModelSource(ApiModel, json_schema_extra=rules(MODEL_SOURCE_RULES)):
-    """Where the model's files come from; default: the hub, without a token."""
+    """Where the model's files come from; one of its fields is set."""
 
     hugging_face: HuggingFaceSource | None = None
+    """The Hugging Face hub, with a token."""
     volume: VolumeSource | None = None
+    """Files on a volume, mounted read-only."""
 
 
 class Model(ApiModel):
@@ -77,19 +80,23 @@ class Model(ApiModel):
     revision: ShortText | None = None
     """Branch, tag or commit in the hub repository."""
     source: ModelSource | None = None
+    """Where the files come from; default: the hub, without a token."""
 
 
 class LocalObject(ApiModel):
     """An object in the resource's namespace."""
 
     name: Name
+    """Its name."""
 
 
 class EnvironmentVariable(ApiModel, json_schema_extra=rules(ENVIRONMENT_RULES)):
     """An environment variable, as in a pod."""
 
-    name: Name
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern="^[ -<>-~]+$")]
+    """Printable ASCII without `=`."""
     value: Annotated[str, Field(max_length=8192)] | None = None
+    """May refer to earlier variables as `$(NAME)`."""
     value_from: OpenObject | None = None
     """As in a pod's `env[].valueFrom`."""
 
@@ -110,12 +117,14 @@ class Engine(ApiModel, json_schema_extra=rules(ENGINE_ARGUMENT_RULES)):
     args: Arguments = ()
     """Further arguments of `vllm serve`, for both roles."""
     env: Environment = ()
+    """Further environment variables, for both roles."""
     image_pull_secrets: Annotated[
         tuple[LocalObject, ...],
         Field(
             max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
         ),
     ] = ()
+    """Secrets for pulling `image`."""
     block_size: Annotated[int, Field(ge=1, le=1024, json_schema_extra=INT32)] | None = None
     """Tokens in a KV block, on both sides; default: vLLM's own."""
 
@@ -141,6 +150,7 @@ class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
     gpus_per_pod: Annotated[int, Field(ge=0, le=16, json_schema_extra=INT32)] | None = None
     """Default: the role's `parallelism.tensor`."""
     efa: Efa | None = None
+    """EFA devices; default: the pod's share of the node's."""
     hugepages_2mi: Quantity | None = None
     """Huge pages of a pod, for example `5120Mi` (request == limit); default: none. libfabric does without."""
     resource_claims: Annotated[
@@ -164,19 +174,23 @@ class RoleParallelism(ApiModel):
 class Resources(ApiModel, json_schema_extra=rules(RESOURCES_RULES)):
     """CPU and memory of a container; devices come from `accelerator`."""
 
-    requests: Annotated[dict[str, Quantity], Field(max_length=16)] | None = None
-    limits: Annotated[dict[str, Quantity], Field(max_length=16)] | None = None
+    requests: Annotated[dict[str, NumberOrQuantity], Field(max_length=16)] | None = None
+    """What the scheduler keeps free for the container."""
+    limits: Annotated[dict[str, NumberOrQuantity], Field(max_length=16)] | None = None
+    """What the container may use at most."""
 
 
 class _Role(ApiModel):
     replicas: Annotated[int, Field(ge=0, le=1000, json_schema_extra=INT32)] | None = None
     """Engines of this role; default 1."""
     parallelism: RoleParallelism | None = None
+    """How an engine is split over the GPUs of its pod; default: not at all."""
     args: Arguments = ()
     """Further arguments of `vllm serve`, after `engine.args`."""
     env: Environment = ()
     """Further environment variables; they win over `engine.env`."""
     resources: Resources | None = None
+    """CPU and memory of the engine's container."""
     pod_template: OpenObject | None = None
     """Overlay merged strategically over the generated pod template: labels, nodeSelector, tolerations, sidecars..."""
 
@@ -221,17 +235,18 @@ class FrontDoorService(ApiModel):
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] | None = None
     """Default `ClusterIP`."""
     annotations: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=32)] | None = None
+    """For a load balancer's controller, for example."""
 
 
 class FrontDoor(ApiModel, json_schema_extra=rules(FRONT_DOOR_ARGUMENT_RULES)):
     """vllm-router, the gateway in front of the engines."""
 
     enabled: bool | None = None
-    """Default true."""
+    """Whether the operator runs a front door; default true."""
     image: ShortText | None = None
-    """Default: the image that the operator was installed with."""
+    """Image of vllm-router; default: the one that the operator was installed with."""
     replicas: Annotated[int, Field(ge=1, le=100, json_schema_extra=INT32)] | None = None
-    """Default 1."""
+    """Pods of the front door; default 1."""
     policy: (
         Literal[
             "consistent_hash", "cache_aware", "kv_aware", "sticky_least_loaded", "power_of_two", "round_robin", "random"
@@ -242,7 +257,9 @@ class FrontDoor(ApiModel, json_schema_extra=rules(FRONT_DOOR_ARGUMENT_RULES)):
     args: Arguments = ()
     """Further arguments of vllm-router."""
     resources: Resources | None = None
+    """CPU and memory of the front door's container."""
     service: FrontDoorService | None = None
+    """The Service that clients talk to."""
     pod_template: OpenObject | None = None
     """Overlay merged strategically over the generated pod template."""
 
@@ -263,22 +280,33 @@ class Placement(ApiModel):
     spread_roles_across_hosts: bool | None = None
     """Default true: prefer prefill and decode on different nodes."""
     node_selector: Labels | None = None
+    """Further labels that a node must have, beside the instance type's."""
     tolerations: Annotated[
         tuple[OpenObject, ...], Field(max_length=32, json_schema_extra={"x-kubernetes-list-type": "atomic"})
     ] = ()
     """Added to the toleration of `nvidia.com/gpu` that GPU pods get."""
     scheduler_name: Name | None = None
+    """Scheduler of the engine pods; default: the cluster's."""
     priority_class_name: Name | None = None
+    """Priority class of the engine pods; default: the cluster's."""
 
 
 class Spec(ApiModel, json_schema_extra=rules(SPEC_RULES)):
     """What to run."""
 
     model: Model
+    """The model to serve."""
     engine: Engine
+    """The vLLM engine, for both roles."""
     accelerator: Accelerator
+    """What an engine pod gets of its node."""
     prefill: Prefill
+    """The pool that computes prompts."""
     decode: Decode
+    """The pool that generates answers."""
     transfer: Transfer | None = None
+    """How the KV cache moves between the pools."""
     front_door: FrontDoor | None = None
+    """The gateway in front of the engines."""
     placement: Placement | None = None
+    """Where the engine pods may run."""

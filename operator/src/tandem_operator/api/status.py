@@ -76,12 +76,17 @@ class Condition(ApiModel):
     """As metav1.Condition."""
 
     type: Annotated[str, Field(max_length=316)]
+    """What the condition is about."""
     status: ConditionStatus
+    """Whether it holds."""
     observed_generation: Annotated[int, Field(json_schema_extra=_INT64)]
+    """`metadata.generation` of the resource that the condition was computed from."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """When `status` last changed, RFC 3339."""
     reason: Annotated[str, Field(max_length=1024)]
+    """Why, in one word for programs."""
     message: Annotated[str, Field(max_length=32768)]
+    """Why, in a sentence for people."""
 
 
 class RoleStatus(ApiModel):
@@ -107,6 +112,7 @@ class Topology(ApiModel):
     digest: Annotated[str, Field(max_length=64)] = ""
     """Changes when any engine's peers change."""
     engines: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    """Engines that have a peer table."""
     pairs: Annotated[int, Field(json_schema_extra=_INT32)] = 0
     """Prefill-decode pairs that know each other."""
 
@@ -115,12 +121,14 @@ class Revision(ApiModel):
     """Hashes of what both roles have in common."""
 
     current: Annotated[str, Field(max_length=63)] = ""
+    """Of what the spec says now."""
 
 
 class Status(ApiModel):
     """What the operator saw and did."""
 
     observed_generation: Annotated[int, Field(json_schema_extra=_INT64)] = 0
+    """`metadata.generation` of the resource that the status was computed from."""
     conditions: Annotated[
         tuple[Condition, ...],
         Field(
@@ -128,9 +136,14 @@ class Status(ApiModel):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()
+    """One of each type, from the first reconcile on."""
     prefill: RoleStatus = RoleStatus()
+    """The prefill pool."""
     decode: RoleStatus = RoleStatus()
+    """The decode pool."""
     topology: Topology = Topology()
+    """Summary of the peer tables."""
     endpoint: Annotated[str, Field(max_length=512)] = ""
     """URL of the OpenAI-compatible API inside the cluster."""
     revision: Revision = Revision()
+    """What engines must have in common to be peers."""

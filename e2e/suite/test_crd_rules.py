@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The definition on a real API server: it is taken, refuses what it should, and lets the neighbours through."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic import DynamicClient
+
+from e2e.cluster.interface import Cluster
+from e2e.suite.refusals import BASE, RULE_REFUSALS, SCHEMA_REFUSALS, Refusal, resource
+from tandem_operator.api import names
+from tandem_operator.api.crd import CRD_NAME, definition, resource_schema
+
+pytestmark = pytest.mark.apiserver
+
+Create = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Creates a resource in a dry run and returns what would be stored."""
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: Cluster) -> Iterator[client.ApiClient]:
+    """The API server, which knows the definition."""
+    api = config.new_client_from_config(str(control_plane.kubeconfig))  # type: ignore[no-untyped-call]
+    dynamic: Any = DynamicClient(api)  # type: ignore[no-untyped-call]
+    definitions = dynamic.resources.get(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition")
+    dynamic.server_side_apply(
+        definitions, body=definition(), name=CRD_NAME, field_manager="tests", force_conflicts=True
+    )
+    _wait_until_established(definitions)
+    yield api
+    api.close()
+
+
+@pytest.fixture(scope="module")
+def create(api: client.ApiClient) -> Create:
+    return lambda body: _create(api, body)
+
+
+def _create(api: client.ApiClient, body: Mapping[str, Any], **options: str) -> dict[str, Any]:
+    objects: Any = client.CustomObjectsApi(api)
+    created: dict[str, Any] = objects.create_namespaced_custom_object(
+        names.GROUP, names.VERSION, "default", names.PLURAL, dict(body), dry_run="All", **options
+    )
+    return created
+
+
+def _wait_until_established(definitions: Any) -> None:
+    for event in definitions.watch(field_selector=f"metadata.name={CRD_NAME}", timeout=30):
+        conditions = event["raw_object"].get("status", {}).get("conditions", [])
+        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+            return
+    raise AssertionError("the API server did not establish the definition within 30 s")
+
+
+def _causes(create: Create, body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Field and message of everything that the API server finds wrong with the body."""
+    with pytest.raises(ApiException) as refused:
+        create(body)
+    assert refused.value.status == 422
+    return [(cause["field"], cause["message"]) for cause in json.loads(str(refused.value.body))["details"]["causes"]]
+
+
+def _named(refusals: tuple[Refusal, ...]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("refusal", refusals, ids=lambda refusal: refusal.name.replace(" ", "-"))
+
+
+@_named(RULE_REFUSALS)
+def test_a_rule_refuses_with_its_field_and_remedy(create: Create, refusal: Refusal) -> None:
+    causes = [(field, _without_verdict(message)) for field, message in _causes(create, resource(refusal.wrong))]
+
+    assert causes == [(refusal.field, refusal.message)]
+
+
+@_named(SCHEMA_REFUSALS)
+def test_the_schema_refuses_with_its_field(create: Create, refusal: Refusal) -> None:
+    causes = _causes(create, resource(refusal.wrong))
+
+    assert (refusal.field, refusal.message) in [(field, message[: len(refusal.message)]) for field, message in causes]
+
+
+@_named(RULE_REFUSALS + SCHEMA_REFUSALS)
+def test_the_valid_neighbour_is_taken_as_it_is(create: Create, refusal: Refusal) -> None:
+    neighbour = resource(refusal.right)
+
+    assert create(neighbour)["spec"] == neighbour["spec"]
+
+
+def test_nothing_is_added_to_what_the_user_wrote(create: Create) -> None:
+    assert create(BASE)["spec"] == BASE["spec"]
+
+
+def test_an_argument_with_a_line_break_is_refused_with_the_fixed_message(create: Create) -> None:
+    body = resource({"spec": {"engine": {"args": ["--port=1\n2"]}}})
+
+    [(field, message)] = _causes(create, body)
+
+    assert (field, _without_verdict(message)) == (
+        "spec.engine.args",
+        "must not contain <argument>: Tandem sets it; <remedy>",
+    )
+
+
+def test_the_longest_arguments_that_the_schema_allows_stay_within_the_cost_of_rules(create: Create) -> None:
+    # Arguments that look like options up to their end cost most.
+    longest = ["--" + "_" * 2046] * 64
+    parts = ("engine", "prefill", "decode", "frontDoor")
+    body = resource({"spec": {part: {"args": longest} for part in parts}})
+
+    assert len(create(body)["spec"]["frontDoor"]["args"]) == 64
+
+
+def test_an_unknown_field_is_refused_when_the_client_asks_for_strictness(api: client.ApiClient) -> None:
+    body = resource({"spec": {"prefil": {}}})
+
+    with pytest.raises(ApiException, match=r'unknown field \\"spec.prefil\\"'):
+        _create(api, body, field_validation="Strict")
+
+
+def test_every_rule_of_the_definition_has_a_refusal() -> None:
+    tested = [(_without_indexes(refusal.field), refusal.message) for refusal in RULE_REFUSALS]
+
+    untested = [
+        (field, message)
+        for field, message in _rules(resource_schema(), "")
+        if not any(field == at and re.fullmatch(_any_value(message), words) for at, words in tested)
+    ]
+
+    assert untested == []
+
+
+def _rules(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Field and message of every rule, with `[]` for the items of a list."""
+    for rule in schema.get("x-kubernetes-validations", ()):
+        yield (path + rule.get("fieldPath", "")).removeprefix("."), rule["message"]
+    for name, each in schema.get("properties", {}).items():
+        yield from _rules(each, f"{path}.{name}")
+    if "items" in schema:
+        yield from _rules(schema["items"], f"{path}[]")
+
+
+def _any_value(message: str) -> str:
+    """A pattern for the message with any values in the places of `<name>`."""
+    return re.sub(r"<\w+>", ".+", re.escape(message))
+
+
+def _without_indexes(field: str) -> str:
+    return re.sub(r"\[\d+\]", "[]", field)
+
+
+def _without_verdict(message: str) -> str:
+    return re.sub(r"^(Forbidden|Invalid value): ", "", message)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of values that several models use, each with the bounds that the API server checks.
+
+Everything has a bound: the API server adds up what rules could cost for the largest value that the schema allows.
+"""
+
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+ShortText = Annotated[str, Field(min_length=1, max_length=1024)]
+Labels = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)]
+QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$"
+Quantity = Annotated[str, Field(max_length=32, pattern=QUANTITY_PATTERN)]
+NumberOrQuantity = Annotated[
+    Quantity,
+    BeforeValidator(lambda value: str(value) if isinstance(value, int) else value),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": QUANTITY_PATTERN,
+            "maxLength": 32,
+        }
+    ),
+]
+"""As in a pod, where `cpu: 8` is as good as `cpu: "8"`."""
+Arguments = Annotated[
+    tuple[Annotated[str, Field(max_length=2048)], ...],
+    Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+]
+OpenObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+INT32: Final = {"format": "int32"}
