@@ -1,18 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Kubernetes on this machine, without Docker: the steps from nothing to ready, and back."""
 
+import json
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from e2e.cluster import nodes
 from e2e.cluster.binary import build_kubernetes
 from e2e.cluster.interface import ClusterError, NodeFacts, Part
-from e2e.cluster.local import control_plane, launch, processes, sandbox, state
+from e2e.cluster.local import (
+    cgroups,
+    control_plane,
+    kernel_settings,
+    launch,
+    node,
+    packages,
+    pause_image,
+    processes,
+    sandbox,
+    state,
+)
 from e2e.cluster.local.endpoints import Endpoints
 from e2e.cluster.local.layout import Layout
 from e2e.cluster.local.pki import Authority
+from e2e.cluster.local.sandbox import Sandbox
 from e2e.cluster.local.state import Profile, Record
 from e2e.cluster.progress import wait_until
 
@@ -61,48 +76,119 @@ class LocalCluster:
             self._remove()
 
     def load_image(self, archive: Path) -> None:
-        raise NotImplementedError
+        inside = sandbox.find(self._layout.root)
+        if not inside:
+            raise ClusterError(
+                f"the cluster in {self._layout.root} has no node that could run an image: run `up` first"
+            )
+        self._import(inside, archive)
 
     def facts(self) -> NodeFacts:
         return nodes.facts(nodes.read(self.kubectl), is_local=True, can_mount_host_paths=True)
 
     def status(self) -> list[Part]:
-        raise NotImplementedError
+        record = Record.read(self._layout)
+        if not record:
+            return [Part("cluster", False, f"there is none in {self._layout.root}")]
+        alive = {process.name for process in processes.running(self._layout.root)}
+        parts = [Part(name, name in alive, str(self._layout.log(name))) for name in record.programs]
+        return [*parts, *nodes.status(self.kubectl)]
 
     def _start(self, binary: Path) -> None:
-        layout = self._layout
-        state.make(layout.root)
-        endpoints = Endpoints.free()
-        authority = Authority.new()
-        control_plane.write_credentials(layout, endpoints, authority)
-        first, second = control_plane.programs(binary, layout, endpoints, pods_reach_it=False)
-        for batch in (first, second):
-            launch.launch(batch, layout, lambda argv: argv)
-        self._wait_for_service_account()
-        Record(self._profile, str(binary), endpoints).write(layout)
+        state.make(self._layout.root)
+        match self._profile:
+            case Profile.CONTROL_PLANE:
+                endpoints = Endpoints.free()
+                self._start_control_plane(binary, Authority.new(), endpoints, None)
+            case Profile.NODE:
+                packages.require()
+                endpoints = Endpoints(sandbox.NODE_ADDRESS)
+                self._start_with_node(binary, endpoints)
+        started = sorted({process.name for process in processes.running(self._layout.root)})
+        Record(self._profile, str(binary), endpoints, started).write(self._layout)
 
-    def _wait_for_service_account(self) -> None:
-        """No pod can be made before; it also shows that the controllers work."""
-        argv = [*self.kubectl, "get", "serviceaccount", "default", "--namespace=default"]
-        wait_until(
-            "the default service account",
-            lambda: not subprocess.run(argv, capture_output=True, check=False).returncode,
-            30,
+    def _start_control_plane(
+        self, binary: Path, authority: Authority, endpoints: Endpoints, inside: Sandbox | None
+    ) -> None:
+        layout = self._layout
+        control_plane.write_credentials(layout, endpoints, authority)
+        seen = Layout(sandbox.INSIDE) if inside else layout
+        first, second = control_plane.programs(binary, seen, endpoints, pods_reach_it=inside is not None)
+        for batch in (first, second):
+            launch.launch(batch, layout, inside)
+        # No pod can be made before; it also shows that the controllers work.
+        asked = ["get", "serviceaccount", "default", "--namespace=default"]
+        wait_until("the default service account", lambda: self._succeeds(*asked), timeout=30)
+
+    def _start_with_node(self, binary: Path, endpoints: Endpoints) -> None:
+        layout = self._layout
+        kernel_settings.keep(layout.kernel_settings)
+        inside = sandbox.create(layout.root)
+        cgroups.create()
+        authority = Authority.new()
+        self._start_control_plane(binary, authority, endpoints, inside)
+        node.write_configuration(layout, endpoints, authority)
+        launch.launch(node.container_programs(), layout, inside)
+        pause = layout.config / "pause.tar"
+        pause_image.write(pause, packages.BUSYBOX)
+        self._wait_for_containerd(inside)
+        self._import(inside, pause)
+        self._apply(*node.dns_rights())
+        launch.launch(node.node_programs(binary), layout, inside)
+        wait_until("the node to be ready", self._node_is_ready, timeout=60)
+
+    def _wait_for_containerd(self, inside: Sandbox) -> None:
+        def answers() -> bool:
+            launch.require_alive(["containerd"], self._layout)
+            return not subprocess.run(inside.command(node.ctr("version")), capture_output=True, check=False).returncode
+
+        wait_until("containerd", answers, timeout=30)
+
+    def _node_is_ready(self) -> bool:
+        launch.require_alive(["kubelet", "kube-proxy", "coredns"], self._layout)
+        return all(nodes.is_ready(each) for each in nodes.read(self.kubectl)) and self._succeeds(
+            "get", "node", node.NAME
         )
+
+    def _import(self, inside: Sandbox, archive: Path) -> None:
+        # Through standard input, as the archive may lie where the sandbox has something else.
+        argv = inside.command(node.ctr("images", "import", "-"))
+        with archive.open("rb") as content:
+            done = subprocess.run(argv, stdin=content, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ClusterError(f"{archive} could not be loaded: {done.stderr.strip()}")
+
+    def _apply(self, *objects: Mapping[str, Any]) -> None:
+        argv = [*self.kubectl, "apply", "--server-side", "--filename=-"]
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ClusterError(f"the API server refused an object of the cluster itself: {done.stderr.strip()}")
+
+    def _succeeds(self, *arguments: str) -> bool:
+        return not subprocess.run([*self.kubectl, *arguments], capture_output=True, check=False).returncode
 
     def _is_up(self, binary: Path) -> bool:
         record = Record.read(self._layout)
-        if not record or not processes.running(self._layout.root):
+        alive = {process.name for process in processes.running(self._layout.root)}
+        if not record or not alive:
             return False
         if record.profile != self._profile:
             raise ClusterError(
                 f"the cluster in {self._layout.root} is up with the profile {record.profile.value}, "
                 f"not {self._profile.value}: run `down` first, or give another --state folder"
             )
-        return record.binary == str(binary) and launch.answers(
-            f"{record.endpoints.server}/readyz", self._layout.certificate("ca")
+        return (
+            record.binary == str(binary)
+            and alive >= set(record.programs)
+            and launch.answers(f"{record.endpoints.server}/readyz", self._layout.certificate("ca"))
         )
 
     def _remove(self) -> None:
-        sandbox.remove(self._layout.root)
-        state.remove(self._layout.root)
+        root = self._layout.root
+        had_node = self._layout.kernel_settings.exists() or sandbox.find(root) is not None
+        sandbox.remove(root)
+        if had_node:
+            cgroups.remove()
+            kernel_settings.put_back(self._layout.kernel_settings)
+        state.remove(root)

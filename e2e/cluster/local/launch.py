@@ -4,32 +4,33 @@
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 from e2e.cluster.interface import ClusterError, GaveUpError
 from e2e.cluster.local import processes
 from e2e.cluster.local.layout import Layout
 from e2e.cluster.local.program import Program
+from e2e.cluster.local.sandbox import Sandbox
 from e2e.cluster.progress import wait_until
 
 _START_TIMEOUT = 90.0
 _TAIL_LINES = 15
 
 
-def launch(programs: list[Program], layout: Layout, enter: Callable[[list[str]], list[str]]) -> None:
+def launch(programs: list[Program], layout: Layout, inside: Sandbox | None) -> None:
     """Start `programs` together and return when each works.
 
     Args:
         programs: To be started in this order, without waiting in between.
         layout: The state folder as seen from here.
-        enter: Turns a command line into one that runs where the programs belong.
+        inside: Where they run; None for the host itself.
 
     Raises:
         ClusterError: One ended, or does not work in time. The text has the end of its log.
     """
     for program in programs:
-        processes.start(program.name, enter(program.argv), layout.root, layout.log(program.name))
+        argv = inside.command(program.argv) if inside else program.argv
+        processes.start(program.name, argv, layout.root, layout.log(program.name))
     for program in programs:
         _wait_until_it_works(program, layout)
 
@@ -46,7 +47,11 @@ def answers(url: str, authority: Path) -> bool:
     """Whether `url` answers 200, with a certificate of `authority` if it is https."""
     try:
         context = ssl.create_default_context(cafile=authority) if url.startswith("https:") else None
-        with urllib.request.urlopen(url, timeout=2, context=context) as response:
+        # The cluster is never behind the user's proxy.
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        with opener.open(url, timeout=2) as response:
             return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False

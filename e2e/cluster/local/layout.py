@@ -51,6 +51,11 @@ class Layout:
         return self.root / "pod-logs"
 
     @property
+    def kernel_settings(self) -> Path:
+        """The kernel's settings before the kubelet. Exists if there is or was a node."""
+        return self.root / "kernel-settings.json"
+
+    @property
     def sandbox_ready(self) -> Path:
         """Exists once the sandbox of a node is set up."""
         return self.root / "sandbox-ready"

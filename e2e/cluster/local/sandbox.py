@@ -44,7 +44,7 @@ class Sandbox:
 
     init: int
 
-    def inside(self, argv: list[str]) -> list[str]:
+    def command(self, argv: list[str]) -> list[str]:
         """`argv` as it must be started on the host to run inside."""
         return ["nsenter", "--target", str(self.init), "--mount", "--net", "--pid", "--", *argv]
 
@@ -113,7 +113,7 @@ def _connect(sandbox: Sandbox, state: Path) -> None:
     _ip("link", "set", HOST_LINK, "up")
     for cidr in (POD_CIDR, SERVICE_CIDR):
         _ip("route", "add", cidr, "via", NODE_ADDRESS)
-    inside = sandbox.inside(["ip"])
+    inside = sandbox.command(["ip"])
     _ip("address", "add", f"{NODE_ADDRESS}/{_LINK_CIDR_LENGTH}", "dev", _NODE_LINK, program=inside)
     _ip("link", "set", _NODE_LINK, "up", program=inside)
     _ip("route", "add", "default", "via", HOST_ADDRESS, program=inside)

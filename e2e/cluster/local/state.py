@@ -35,18 +35,22 @@ class Record:
     profile: Profile
     binary: str
     endpoints: Endpoints
+    programs: list[str]
+    """The names of all its processes."""
 
     @classmethod
     def read(cls, layout: Layout) -> Self | None:
         """The record; None where no cluster was ever complete."""
         try:
             fields = json.loads(layout.record.read_text())
-            return cls(Profile(fields["profile"]), fields["binary"], Endpoints(**fields["endpoints"]))
+            return cls(
+                Profile(fields["profile"]), fields["binary"], Endpoints(**fields["endpoints"]), fields["programs"]
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def write(self, layout: Layout) -> None:
-        fields = {"profile": self.profile.value, "binary": self.binary, "endpoints": asdict(self.endpoints)}
+        fields = asdict(self) | {"profile": self.profile.value}
         layout.record.write_text(json.dumps(fields, indent=2) + "\n")
 
 
