@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One role's engines: the StatefulSet and the ConfigMap with its launch script."""
+
+from typing import Any, Final
+
+from tandem_connector.contract import environment as contract
+from tandem_connector.contract.types import Role
+from tandem_operator.api.names import (
+    CONFIG_HASH_ANNOTATION,
+    ENGINE_LABEL,
+    PEERS_ANNOTATION,
+    REVISION_LABEL,
+    TENSOR_LABEL,
+    role_name,
+)
+from tandem_operator.plan import accelerate
+from tandem_operator.plan.children import ENGINE_APPLICATION, labels, metadata, selector
+from tandem_operator.plan.launch import LAUNCH_DIRECTORY, LAUNCH_SCRIPT, MODELS_PATH, launch_script
+from tandem_operator.plan.overlay import overlaid
+from tandem_operator.plan.resolve import Pool, Resolved
+from tandem_operator.plan.revision import hash_of, revision_of
+from tandem_operator.plan.types import Manifest
+
+ENGINE_CONTAINER: Final = "engine"
+CONNECTOR_CONTAINER: Final = "connector"
+
+_PROBE: Final = ["python3", "-I", "-S", f"{contract.CONNECTOR_PATH}/tandem_connector/probe.py"]
+_START_PERIOD_SECONDS: Final = 10
+_START_LIMIT_SECONDS: Final = 2 * 60 * 60
+"""700 GB of weights take 5 minutes from local NVMe and an hour at 200 MB/s."""
+_DRAIN_SECONDS: Final = 5
+"""Between the deletion of a pod and SIGTERM: in it the operator takes the pod's label away and the front door forgets the pod."""
+
+
+def config_map(resolved: Resolved, pool: Pool) -> Manifest:
+    """The launch script, immutable and named after its content.
+
+    A pod of the old configuration whose container restarts in the middle of a roll-out must find the old script, or it
+    would run a new configuration under the labels of the old one.
+    """
+    data = {LAUNCH_SCRIPT: launch_script(resolved, pool)}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(
+            resolved, f"{role_name(resolved.name, pool.role)}-{hash_of(data)}", _labels(resolved, pool.role)
+        ),
+        "immutable": True,
+        "data": data,
+    }
+
+
+def stateful_set(resolved: Resolved, pool: Pool, config: Manifest) -> Manifest:
+    """The role's engines, started all at once, with the launch script of `config`.
+
+    Raises:
+        InvalidSpec: when the role's `podTemplate` cannot be merged.
+    """
+    name = role_name(resolved.name, pool.role)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": metadata(resolved, name, _labels(resolved, pool.role)),
+        "spec": {
+            "replicas": pool.replicas,
+            "serviceName": name,
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "RollingUpdate"},
+            "selector": {"matchLabels": selector(resolved.name, pool.role)},
+            "template": overlaid(
+                _template(resolved, pool, config),
+                pool.overlay,
+                field=f"spec.{pool.role}.podTemplate",
+                needs=ENGINE_CONTAINER,
+            ),
+        },
+    }
+
+
+def _labels(resolved: Resolved, role: Role) -> dict[str, str]:
+    return labels(resolved.name, role, ENGINE_APPLICATION)
+
+
+def _template(resolved: Resolved, pool: Pool, config: Manifest) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "labels": {
+                **_labels(resolved, pool.role),
+                ENGINE_LABEL: resolved.name,
+                REVISION_LABEL: revision_of(resolved),
+                TENSOR_LABEL: str(pool.tensor),
+            },
+            "annotations": {CONFIG_HASH_ANNOTATION: hash_of(config["data"])},
+        },
+        "spec": {
+            # Neither Kubernetes' API nor the variables of Services are an engine's business: a Service named `vllm`
+            # would set VLLM_PORT.
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": pool.grace_seconds,
+            **accelerate.placement(resolved, pool.role),
+            **(
+                {"imagePullSecrets": [{"name": name} for name in resolved.pull_secrets]}
+                if resolved.pull_secrets
+                else {}
+            ),
+            **({"resourceClaims": [dict(claim) for claim in pool.devices.claims]} if pool.devices.claims else {}),
+            "initContainers": [_connector(resolved)],
+            "containers": [_engine(resolved, pool)],
+            "volumes": _volumes(resolved, pool, config),
+        },
+    }
+
+
+def _connector(resolved: Resolved) -> dict[str, Any]:
+    """Copies the connector's package to where the engine's Python finds it, so that a stock vLLM image will do.
+
+    The image's entry point takes the target folder.
+    """
+    return {
+        "name": CONNECTOR_CONTAINER,
+        "image": resolved.connector_image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": [contract.CONNECTOR_PATH],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [{"name": "connector", "mountPath": contract.CONNECTOR_PATH}],
+    }
+
+
+def _engine(resolved: Resolved, pool: Pool) -> dict[str, Any]:
+    resources = accelerate.resources(pool)
+    return {
+        "name": ENGINE_CONTAINER,
+        "image": resolved.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", f"{LAUNCH_DIRECTORY}/{LAUNCH_SCRIPT}"],
+        "env": engine_environment(resolved, pool),
+        "ports": [
+            {"name": "http", "containerPort": contract.HTTP_PORT, "protocol": "TCP"},
+            {"name": "side-channel", "containerPort": contract.SIDE_CHANNEL_PORT, "protocol": "TCP"},
+        ],
+        **({"resources": resources} if resources else {}),
+        "securityContext": accelerate.security_context(pool),
+        **_probes(),
+        "lifecycle": {"preStop": {"sleep": {"seconds": _DRAIN_SECONDS}}},
+        "volumeMounts": _mounts(resolved),
+    }
+
+
+def engine_environment(resolved: Resolved, pool: Pool) -> list[dict[str, Any]]:
+    """The engine's variables: what Tandem's parts read, then NIXL's and libfabric's, then the user's, which win."""
+    pod_ip = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}
+    pod_uid = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}
+    own: list[dict[str, Any]] = [
+        {"name": contract.POD_UID, "valueFrom": pod_uid},
+        {"name": contract.ROLE, "value": str(pool.role)},
+        {"name": contract.PEERS_FILE, "value": contract.PEERS_PATH},
+        # NIXL binds to this address and tells it to its peers.
+        {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": pod_ip},
+        {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": str(contract.SIDE_CHANNEL_PORT)},
+        # Hashes of blocks are seeded with it: they must be equal in all engines.
+        {"name": "PYTHONHASHSEED", "value": "0"},
+        *accelerate.environment(pool),
+        *_hub_token(resolved),
+    ]
+    named = {variable["name"]: variable for variable in (*own, *pool.environment)}
+    return [dict(variable) for variable in named.values()]
+
+
+def _hub_token(resolved: Resolved) -> list[dict[str, Any]]:
+    token = resolved.model.token
+    if token is None:
+        return []
+    return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": token.name, "key": token.key}}}]
+
+
+def _probes() -> dict[str, Any]:
+    """When the engine counts as started, ready, and beyond help.
+
+    vLLM opens NIXL's handshake listener before it answers over HTTP, so HTTP alone tells that it has started. Later that isn't
+    enough: the listener is a thread that a malformed message ends for good (vLLM 0.32, `_nixl_handshake_listener`),
+    while `/health` stays well. A container has one readiness probe, hence one program for both doors. It costs a start of
+    Python without `site`: some 20 ms of CPU every 5 seconds. Only a new process brings the listener back, so liveness
+    asks the same, with much patience: a restart costs the weights and all KV.
+    """
+    both_doors = {"exec": {"command": list(_PROBE)}}
+    return {
+        "startupProbe": {
+            "httpGet": {"path": "/health", "port": "http", "scheme": "HTTP"},
+            "periodSeconds": _START_PERIOD_SECONDS,
+            "timeoutSeconds": 5,
+            "failureThreshold": _START_LIMIT_SECONDS // _START_PERIOD_SECONDS,
+        },
+        "readinessProbe": {**both_doors, "periodSeconds": 5, "timeoutSeconds": 10, "failureThreshold": 3},
+        "livenessProbe": {**both_doors, "periodSeconds": 30, "timeoutSeconds": 20, "failureThreshold": 10},
+    }
+
+
+def _mounts(resolved: Resolved) -> list[dict[str, Any]]:
+    volume = resolved.model.volume
+    sub_path = {"subPath": volume.sub_path} if volume and volume.sub_path else {}
+    return [
+        {"name": "connector", "mountPath": contract.CONNECTOR_PATH, "readOnly": True},
+        {"name": "launch", "mountPath": LAUNCH_DIRECTORY, "readOnly": True},
+        {"name": "peers", "mountPath": contract.PEERS_DIRECTORY, "readOnly": True},
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount point
+        *([{"name": "model", "mountPath": MODELS_PATH, "readOnly": True, **sub_path}] if volume else []),
+    ]
+
+
+def _volumes(resolved: Resolved, pool: Pool, config: Manifest) -> list[dict[str, Any]]:
+    peers = {
+        "path": contract.PEERS_PATH.removeprefix(f"{contract.PEERS_DIRECTORY}/"),
+        "fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{PEERS_ANNOTATION}']"},
+    }
+    return [
+        {"name": "connector", "emptyDir": {}},
+        {"name": "launch", "configMap": {"name": config["metadata"]["name"]}},
+        {"name": "peers", "downwardAPI": {"items": [peers]}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": pool.devices.shared_memory}},
+        *_model_volume(resolved),
+    ]
+
+
+def _model_volume(resolved: Resolved) -> list[dict[str, Any]]:
+    volume = resolved.model.volume
+    if volume is None:
+        return []
+    if volume.claim_name:
+        return [{"name": "model", "persistentVolumeClaim": {"claimName": volume.claim_name, "readOnly": True}}]
+    return [{"name": "model", "hostPath": {"path": volume.host_path, "type": "Directory"}}]

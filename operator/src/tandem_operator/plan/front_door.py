@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front door: vllm-router, which finds the engines by their labels and runs the two legs of a request."""
+
+from typing import Any, Final
+
+from tandem_connector.contract.environment import HTTP_PORT
+from tandem_connector.contract.types import Role
+from tandem_operator.api.names import (
+    FRONT_DOOR_METRICS_PORT,
+    FRONT_DOOR_PORT,
+    FRONT_DOOR_ROLE,
+    ROUTABLE_LABEL,
+    front_door_name,
+)
+from tandem_operator.plan.children import FRONT_DOOR_APPLICATION, labels, metadata, selector
+from tandem_operator.plan.overlay import overlaid
+from tandem_operator.plan.resolve import Resolved
+from tandem_operator.plan.types import Manifest
+
+ROUTER_CONTAINER: Final = "router"
+_NON_ROOT: Final = 65532
+
+
+def front_door(resolved: Resolved) -> tuple[Manifest, ...]:
+    """All of the front door's objects, in the order in which they are to be applied.
+
+    Disabled, only the Service is left: it leads straight to the decode engines that take turns.
+
+    Raises:
+        InvalidSpec: when `frontDoor.podTemplate` cannot be merged.
+    """
+    if not resolved.front_door.enabled:
+        return (_service(resolved, {**selector(resolved.name, Role.DECODE), ROUTABLE_LABEL: "true"}),)
+    return (
+        _service_account(resolved),
+        _role(resolved),
+        _role_binding(resolved),
+        _service(resolved, selector(resolved.name, FRONT_DOOR_ROLE)),
+        _deployment(resolved),
+    )
+
+
+def endpoint(resolved: Resolved) -> str:
+    """URL of the API inside the cluster, without `/v1`."""
+    return f"http://{front_door_name(resolved.name)}.{resolved.namespace}.svc:{FRONT_DOOR_PORT}"
+
+
+def router_arguments(resolved: Resolved) -> list[str]:
+    """Arguments of vllm-router 0.1.17, the user's last.
+
+    Of the engines, those with the label `tandem.dev/routable` that Kubernetes calls ready are used.
+    """
+    return [
+        # A selector takes all words up to the next option.
+        *("--prefill-selector", *_words(resolved, Role.PREFILL)),
+        *("--decode-selector", *_words(resolved, Role.DECODE)),
+        "--service-discovery",
+        *("--service-discovery-namespace", resolved.namespace),
+        *("--service-discovery-port", str(HTTP_PORT)),
+        "--vllm-pd-disaggregation",
+        *("--kv-connector", "nixl"),
+        *("--policy", resolved.front_door.policy),
+        *("--host", "0.0.0.0"),  # noqa: S104 - a pod's address
+        *("--port", str(FRONT_DOOR_PORT)),
+        *("--prometheus-host", "0.0.0.0"),  # noqa: S104
+        *("--prometheus-port", str(FRONT_DOOR_METRICS_PORT)),
+        *resolved.front_door.arguments,
+    ]
+
+
+def _words(resolved: Resolved, role: Role) -> list[str]:
+    wanted = {**selector(resolved.name, role), ROUTABLE_LABEL: "true"}
+    return [f"{label}={value}" for label, value in wanted.items()]
+
+
+def _metadata(resolved: Resolved, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    return metadata(resolved, front_door_name(resolved.name), _labels(resolved), annotations)
+
+
+def _labels(resolved: Resolved) -> dict[str, str]:
+    return labels(resolved.name, FRONT_DOOR_ROLE, FRONT_DOOR_APPLICATION)
+
+
+def _service_account(resolved: Resolved) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(resolved)}
+
+
+def _role(resolved: Resolved) -> Manifest:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": _metadata(resolved),
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}],
+    }
+
+
+def _role_binding(resolved: Resolved) -> Manifest:
+    name = front_door_name(resolved.name)
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": _metadata(resolved),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": resolved.namespace}],
+    }
+
+
+def _service(resolved: Resolved, to: dict[str, str]) -> Manifest:
+    gateway = resolved.front_door
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(resolved, dict(gateway.service_annotations)),
+        "spec": {
+            "type": gateway.service_type,
+            "selector": to,
+            "ports": [{"name": "http", "port": FRONT_DOOR_PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
+def _deployment(resolved: Resolved) -> Manifest:
+    gateway = resolved.front_door
+    name = front_door_name(resolved.name)
+    template = {
+        "metadata": {"labels": _labels(resolved)},
+        "spec": {
+            "serviceAccountName": name,
+            "automountServiceAccountToken": True,
+            "enableServiceLinks": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": _NON_ROOT,
+                "runAsGroup": _NON_ROOT,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [_router(resolved)],
+        },
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(resolved),
+        "spec": {
+            "replicas": gateway.replicas,
+            "selector": {"matchLabels": selector(resolved.name, FRONT_DOOR_ROLE)},
+            "template": overlaid(template, gateway.overlay, field="spec.frontDoor.podTemplate", needs=ROUTER_CONTAINER),
+        },
+    }
+
+
+def _router(resolved: Resolved) -> dict[str, Any]:
+    gateway = resolved.front_door
+    answers = {"httpGet": {"path": "/liveness", "port": "http", "scheme": "HTTP"}, "timeoutSeconds": 5}
+    return {
+        "name": ROUTER_CONTAINER,
+        "image": gateway.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["vllm-router"],
+        "args": router_arguments(resolved),
+        "ports": [
+            {"name": "http", "containerPort": FRONT_DOOR_PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": FRONT_DOOR_METRICS_PORT, "protocol": "TCP"},
+        ],
+        **({"resources": dict(gateway.resources)} if gateway.resources else {}),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "readinessProbe": {**answers, "periodSeconds": 5, "failureThreshold": 3},
+        "livenessProbe": {**answers, "periodSeconds": 20, "failureThreshold": 6},
+    }

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to report about one resource, and when to look at it again."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from tandem_connector.contract.types import Role
+from tandem_operator.api.status import Condition, ConditionStatus, ConditionType, Reason, Revision, RoleStatus, Status
+from tandem_operator.plan.conditions import Facts, conditions, findings
+from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.front_door import endpoint
+from tandem_operator.plan.pods import EnginePod, engine_pods
+from tandem_operator.plan.progress import next_step, role_status
+from tandem_operator.plan.resolve import Resolved, resolve
+from tandem_operator.plan.revision import revision_of
+from tandem_operator.plan.topology import summary
+from tandem_operator.plan.troubles import Trouble, front_door_trouble, pod_trouble, refusal_trouble, worst_first
+from tandem_operator.plan.types import Defaults, EventType, Observed, Outcome
+
+AGAIN_AFTER_REFUSAL: Final = timedelta(seconds=30)
+AGAIN_WHILE_PROGRESSING: Final = timedelta(seconds=15)
+"""Watches report what happens; looking again only covers an event that was lost."""
+
+_BEFORE_ALL: Final = {
+    ConditionType.READY: (ConditionStatus.FALSE, ""),
+    ConditionType.AVAILABLE: (ConditionStatus.FALSE, ""),
+    ConditionType.PROGRESSING: (ConditionStatus.FALSE, ""),
+    ConditionType.DEGRADED: (ConditionStatus.FALSE, Reason.HEALTHY),
+    ConditionType.SPEC_VALID: (ConditionStatus.TRUE, Reason.VALID),
+}
+"""What a resource without a status is taken to have been, so that its first sight is no transition by itself."""
+_TOLD_FIRST: Final = (
+    ConditionType.SPEC_VALID,
+    ConditionType.DEGRADED,
+    ConditionType.AVAILABLE,
+    ConditionType.PROGRESSING,
+    ConditionType.READY,
+)
+_TOLD_WHEN_TRUE: Final = frozenset({ConditionType.READY, ConditionType.PROGRESSING})
+"""Their end is told by the others."""
+
+
+def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: InvalidSpec | None = None) -> Outcome:
+    """Status, events and the time of the next look, after the plan has been carried out.
+
+    Args:
+        observed: the resource with its previous status; sets, pods and front door as they are after applying.
+        defaults: the same as for `plan`.
+        now: with a time zone.
+        problem: what `plan` raised, if it did: children are then left as they are, and counted as they are.
+    """
+    resolved = None if problem else resolve(observed.resource, defaults)
+    pods = engine_pods(observed)
+    roles = {role: role_status(observed, role, pods) for role in Role}
+    step = next_step(observed, resolved, roles) if resolved else None
+    facts = Facts(
+        roles=roles,
+        front_door_up=_front_door_up(observed, resolved),
+        resolved=resolved,
+        problem=problem,
+        step=step,
+        troubles=worst_first(_troubles(observed, pods, problem)),
+    )
+    previous = observed.resource.status or Status()
+    status = _status(observed, resolved, facts, now)
+    return Outcome(
+        status=status,
+        events=tuple(_events(previous.conditions, status.conditions)),
+        again=AGAIN_AFTER_REFUSAL if observed.refusals else AGAIN_WHILE_PROGRESSING if step else None,
+    )
+
+
+def _status(observed: Observed, resolved: Resolved | None, facts: Facts, now: datetime) -> Status:
+    generation = observed.resource.metadata.generation
+    previous = observed.resource.status or Status()
+    roles: Mapping[Role, RoleStatus] = facts.roles
+    return Status(
+        observed_generation=generation,
+        conditions=conditions(findings(facts), previous.conditions, generation, now),
+        prefill=roles[Role.PREFILL],
+        decode=roles[Role.DECODE],
+        topology=summary(observed),
+        endpoint=endpoint(resolved) if resolved else previous.endpoint,
+        revision=Revision(current=revision_of(resolved)) if resolved else previous.revision,
+    )
+
+
+def _front_door_up(observed: Observed, resolved: Resolved | None) -> bool:
+    if resolved and not resolved.front_door.enabled:
+        return True
+    return bool((observed.front_door or {}).get("status", {}).get("availableReplicas"))
+
+
+def _troubles(observed: Observed, pods: Sequence[EnginePod], problem: InvalidSpec | None) -> Iterator[Trouble]:
+    if problem:
+        yield Trouble(Reason.INVALID, str(problem))
+    yield from (refusal_trouble(refusal) for refusal in observed.refusals)
+    yield from (trouble for pod in pods if (trouble := pod_trouble(pod)))
+    trouble = front_door_trouble(observed.front_door)
+    if trouble:
+        yield trouble
+
+
+def _events(previous: Sequence[Condition], current: Sequence[Condition]) -> Iterator[EventType]:
+    """One event for each condition that turned to what people want to be told, and for a new reason of a warning.
+
+    An event has its condition's reason; conditions that turned for the same reason share one event.
+    """
+    before = {condition.type: condition for condition in previous}
+    told: set[str] = set()
+    for kind in _TOLD_FIRST:
+        condition = next(entry for entry in current if entry.type == kind)
+        last_status, last_reason = _BEFORE_ALL[kind]
+        if kind in before:
+            last_status, last_reason = before[kind].status, before[kind].reason
+        turned = condition.status is not last_status
+        warns = _warns(kind, condition)
+        if kind in _TOLD_WHEN_TRUE and condition.status is not ConditionStatus.TRUE:
+            continue
+        worse = warns and kind is not ConditionType.AVAILABLE and condition.reason != last_reason
+        if (turned or worse) and condition.reason not in told:
+            told.add(condition.reason)
+            yield EventType(reason=condition.reason, warning=warns, message=condition.message)
+
+
+def _warns(kind: ConditionType, condition: Condition) -> bool:
+    is_true = condition.status is ConditionStatus.TRUE
+    match kind:
+        case ConditionType.DEGRADED:
+            return is_true
+        case ConditionType.AVAILABLE:
+            return not is_true
+        case ConditionType.SPEC_VALID:
+            return condition.reason != Reason.VALID
+        case ConditionType.READY | ConditionType.PROGRESSING:
+            return False

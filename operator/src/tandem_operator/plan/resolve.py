@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a spec with absent fields to values: the only place that knows the defaults.
+
+Defaults are resolved here and not in the CRD, so that the stored object stays what its author wrote.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tandem_connector.contract.types import Role
+from tandem_operator.api.accelerators import EFA_RESOURCE, GPU_RESOURCE, PROFILES, Profile
+from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
+from tandem_operator.api.resource import DisaggregatedInference
+from tandem_operator.api.spec import (
+    Accelerator,
+    Backend,
+    Decode,
+    Efa,
+    EnvironmentVariable,
+    FrontDoor,
+    FrontDoorService,
+    HuggingFaceSource,
+    ModelSource,
+    Placement,
+    Prefill,
+    Protocol,
+    Resources,
+    RoleParallelism,
+    SecretKey,
+    Spec,
+    Transfer,
+    VolumeSource,
+)
+from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.types import Defaults, Manifest
+
+GRACE_SECONDS: Final = 90
+"""Default time that an engine has to end, from the deletion of its pod to SIGKILL."""
+MINIMAL_GRACE_SECONDS: Final = 15
+
+CPUS_PER_GPU: Final = 4
+GIBIBYTES_PER_GPU: Final = 32
+"""What a GPU pod requests per GPU unless told otherwise: a third of the smallest share that a profile's node has (12 vCPUs
+and 144 GiB per GPU, p4d.24xlarge), so that it never decides where a pod fits, but keeps it from the first rank of evictions."""
+
+OWNED_VARIABLES: Final = frozenset(
+    {"VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT", "PYTHONHASHSEED", "TANDEM_POD_UID"}
+    | {"TANDEM_ENGINE_ID", "TANDEM_ROLE", "TANDEM_PEERS_FILE"}
+)
+"""Environment variables of engines that only Tandem may set."""
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Which model, and where its files are."""
+
+    name: str
+    served_name: str
+    revision: str | None
+    token: SecretKey | None
+    volume: VolumeSource | None
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What one engine pod gets of its node."""
+
+    profile: Profile
+    gpu_resource: str
+    gpus: int
+    """0 when claims bring the devices."""
+    efa_resource: str
+    efas: int
+    """0 when claims bring the devices."""
+    uses_efa: bool
+    """Whether KV goes over EFA, however the devices come."""
+    hugepages: str | None
+    claims: tuple[Manifest, ...]
+    privileged: bool
+    shared_memory: str
+
+    @property
+    def loses_isolation(self) -> bool:
+        """Whether the pod sees EFA devices that belong to others: a privileged container gets all of the node's."""
+        return self.privileged and self.uses_efa and self.efas < self.profile.efas
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One role's engines."""
+
+    role: Role
+    replicas: int
+    tensor: int
+    arguments: tuple[str, ...]
+    """The user's, shared ones first."""
+    environment: tuple[Manifest, ...]
+    """The user's, as a container's `env`; names are unique."""
+    requests: Mapping[str, str]
+    """CPU and memory."""
+    limits: Mapping[str, str]
+    devices: Devices
+    overlay: Manifest
+    """Empty when there is none."""
+    grace_seconds: int
+    shutdown_seconds: int
+    """How long the engine finishes its requests; ends well before the grace period does."""
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """The front door."""
+
+    enabled: bool
+    image: str
+    replicas: int
+    policy: str
+    arguments: tuple[str, ...]
+    resources: Manifest
+    service_type: str
+    service_annotations: Mapping[str, str]
+    overlay: Manifest
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where engine pods may run."""
+
+    single_zone: bool
+    near_network: bool
+    spread_roles: bool
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Manifest, ...]
+    scheduler_name: str | None
+    priority_class_name: str | None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A resource in which nothing is left open."""
+
+    name: str
+    namespace: str
+    uid: str
+    model: ModelFiles
+    image: str
+    version: str
+    """Empty when neither the spec nor the image's tag tells."""
+    arguments: tuple[str, ...]
+    """For both roles; also the beginning of each pool's."""
+    environment: tuple[Manifest, ...]
+    """For both roles; also part of each pool's."""
+    pull_secrets: tuple[str, ...]
+    block_size: int | None
+    protocol: Protocol
+    backend: Backend
+    pools: Mapping[Role, Pool]
+    front_door: Gateway
+    place: Place
+    connector_image: str
+
+
+def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
+    """Every value that the rest of planning needs.
+
+    Raises:
+        InvalidSpec: when the values contradict each other. The API server refuses most of this; a resource that is
+            older than a rule, or that meets an older CRD, comes through.
+    """
+    metadata, spec = resource.metadata, resource.spec
+    if len(metadata.name) > MAX_NAME_LENGTH:
+        raise InvalidSpec("metadata.name", f"has more than {MAX_NAME_LENGTH} characters; choose a shorter name")
+    transfer = spec.transfer or Transfer()
+    protocol = transfer.protocol or Protocol.NIXL_PULL
+    if protocol is Protocol.PUSH:
+        raise InvalidSpec("spec.transfer.protocol", "Push is not available yet in this version; use NixlPull")
+    profile = _profile(spec.accelerator)
+    backend = transfer.backend or (Backend.LIBFABRIC if _wants_efa(spec.accelerator, profile) else Backend.UCX)
+    pools = {role: _pool(spec, role, profile, backend) for role in Role}
+    tensors = sorted(pool.tensor for pool in pools.values())
+    if tensors[-1] % tensors[0]:
+        raise InvalidSpec(
+            "spec.decode.parallelism.tensor",
+            f"{pools[Role.DECODE].tensor} and prefill's {pools[Role.PREFILL].tensor}: one must be a multiple of the other",
+        )
+    return Resolved(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        model=_model(spec),
+        image=spec.engine.image,
+        version=spec.engine.version or _version_of(spec.engine.image),
+        arguments=spec.engine.args,
+        environment=_environment(("spec.engine.env", spec.engine.env)),
+        pull_secrets=tuple(secret.name for secret in spec.engine.image_pull_secrets),
+        block_size=spec.engine.block_size,
+        protocol=protocol,
+        backend=backend,
+        pools=pools,
+        front_door=_gateway(spec.front_door or FrontDoor(), defaults),
+        place=_place(spec.placement or Placement(), profile, pools),
+        connector_image=defaults.connector_image,
+    )
+
+
+def _profile(accelerator: Accelerator) -> Profile:
+    profile = PROFILES.get(accelerator.instance_type)
+    if profile is None:
+        raise InvalidSpec(
+            "spec.accelerator.instanceType",
+            f"{accelerator.instance_type} is not known to this version of Tandem; choose one of {', '.join(sorted(PROFILES))}",
+        )
+    return profile
+
+
+def _wants_efa(accelerator: Accelerator, profile: Profile) -> bool:
+    return profile.has_efa and (accelerator.efa or Efa()).per_pod != 0
+
+
+def _model(spec: Spec) -> ModelFiles:
+    model = spec.model
+    source = model.source or ModelSource()
+    if source.volume and bool(source.volume.claim_name) == bool(source.volume.host_path):
+        raise InvalidSpec("spec.model.source.volume", "set exactly one of claimName and hostPath")
+    return ModelFiles(
+        name=model.name,
+        served_name=model.served_name or model.name.rstrip("/").rpartition("/")[2],
+        revision=model.revision,
+        token=(source.hugging_face or HuggingFaceSource()).token_secret_ref,
+        volume=source.volume,
+    )
+
+
+def _version_of(image: str) -> str:
+    """The tag without a leading `v`; empty for an image without a tag."""
+    last = image.partition("@")[0].rpartition("/")[2]
+    return last.partition(":")[2].removeprefix("v")
+
+
+def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
+    given: Prefill | Decode = spec.prefill if role is Role.PREFILL else spec.decode
+    field = f"spec.{role}"
+    tensor = (given.parallelism or RoleParallelism()).tensor or 1
+    overlay = given.pod_template or {}
+    grace = _grace_seconds(overlay, field)
+    devices = _devices(spec.accelerator, profile, backend, tensor, field)
+    resources = given.resources or Resources()
+    limits = dict(resources.limits or {})
+    return Pool(
+        role=role,
+        replicas=1 if given.replicas is None else given.replicas,
+        tensor=tensor,
+        arguments=(*spec.engine.args, *given.args),
+        environment=_environment(("spec.engine.env", spec.engine.env), (f"{field}.env", given.env)),
+        requests={**_usual_requests(profile, tensor, limits), **(resources.requests or {})},
+        limits=limits,
+        devices=devices,
+        overlay=overlay,
+        grace_seconds=grace,
+        shutdown_seconds=grace * 2 // 3,
+    )
+
+
+def _grace_seconds(overlay: Manifest, field: str) -> int:
+    """From the overlay, since vLLM has to be told too: it ends by itself before the kubelet ends it."""
+    spec = overlay.get("spec")
+    value = spec.get("terminationGracePeriodSeconds") if isinstance(spec, dict) else None
+    if value is None:
+        return GRACE_SECONDS
+    if not isinstance(value, int) or value < MINIMAL_GRACE_SECONDS:
+        raise InvalidSpec(
+            f"{field}.podTemplate.spec.terminationGracePeriodSeconds",
+            f"must be a whole number of at least {MINIMAL_GRACE_SECONDS}, so that requests can be finished",
+        )
+    return value
+
+
+def _devices(accelerator: Accelerator, profile: Profile, backend: Backend, tensor: int, field: str) -> Devices:
+    efa = accelerator.efa or Efa()
+    has_gpus = profile.gpus > 0
+    gpus = accelerator.gpus_per_pod if accelerator.gpus_per_pod is not None else (tensor if has_gpus else 0)
+    if has_gpus and gpus != tensor:
+        raise InvalidSpec(
+            "spec.accelerator.gpusPerPod", f"is {gpus} but {field}.parallelism.tensor is {tensor}; make them equal"
+        )
+    if has_gpus and gpus > profile.gpus:
+        raise InvalidSpec(
+            f"{field}.parallelism.tensor",
+            f"{tensor} GPUs are more than the {profile.gpus} of one {profile.instance_type} node",
+        )
+    wants_efa = _wants_efa(accelerator, profile)
+    if (backend is Backend.LIBFABRIC) != wants_efa:
+        raise InvalidSpec(
+            "spec.transfer.backend",
+            "LIBFABRIC needs EFA and EFA needs LIBFABRIC; change spec.transfer.backend or spec.accelerator.efa.perPod",
+        )
+    efas = efa.per_pod if efa.per_pod is not None else profile.efas_for(gpus)
+    if wants_efa and not efas:
+        raise InvalidSpec(
+            "spec.accelerator.efa.perPod",
+            f"the share of {gpus} GPUs is no whole EFA device on {profile.instance_type}; set it, or 0 to do without EFA",
+        )
+    claims = accelerator.resource_claims
+    return Devices(
+        profile=profile,
+        gpu_resource=accelerator.gpu_resource or GPU_RESOURCE,
+        gpus=0 if claims else gpus,
+        efa_resource=efa.resource or EFA_RESOURCE,
+        efas=0 if claims or not wants_efa else efas,
+        uses_efa=wants_efa,
+        hugepages=accelerator.hugepages_2mi,
+        claims=_claims(claims),
+        privileged=bool(accelerator.privileged),
+        shared_memory=accelerator.shared_memory or ("20Gi" if has_gpus else "1Gi"),
+    )
+
+
+def _claims(claims: tuple[dict[str, Any], ...]) -> tuple[Manifest, ...]:
+    for index, claim in enumerate(claims):
+        if not isinstance(claim.get("name"), str):
+            raise InvalidSpec(f"spec.accelerator.resourceClaims[{index}].name", "each claim of a pod needs a name")
+    return claims
+
+
+def _usual_requests(profile: Profile, gpus: int, limits: Mapping[str, str]) -> dict[str, str]:
+    """CPU and memory that a GPU pod requests unless told otherwise. A limit alone is a request already."""
+    if not profile.gpus:
+        return {}
+    usual = {"cpu": str(CPUS_PER_GPU * gpus), "memory": f"{GIBIBYTES_PER_GPU * gpus}Gi"}
+    return {name: amount for name, amount in usual.items() if name not in limits}
+
+
+def _environment(*layers: tuple[str, tuple[EnvironmentVariable, ...]]) -> tuple[Manifest, ...]:
+    """The layers as one list; a later layer wins over an earlier one of the same name and keeps its place."""
+    merged: dict[str, Manifest] = {}
+    for field, variables in layers:
+        for variable in variables:
+            if variable.name in OWNED_VARIABLES and not (variable.name == "PYTHONHASHSEED" and variable.value == "0"):
+                raise InvalidSpec(f"{field}[{variable.name}]", "only Tandem sets this variable; remove it")
+            merged[variable.name] = variable.model_dump(by_alias=True, exclude_none=True)
+    merged.pop("PYTHONHASHSEED", None)
+    return tuple(merged.values())
+
+
+def _gateway(given: FrontDoor, defaults: Defaults) -> Gateway:
+    service = given.service or FrontDoorService()
+    return Gateway(
+        enabled=given.enabled is not False,
+        image=given.image or defaults.front_door_image,
+        replicas=given.replicas or 1,
+        policy=given.policy or "consistent_hash",
+        arguments=given.args,
+        resources=(given.resources or Resources()).model_dump(exclude_none=True),
+        service_type=service.type or "ClusterIP",
+        service_annotations=service.annotations or {},
+        overlay=given.pod_template or {},
+    )
+
+
+def _place(given: Placement, profile: Profile, pools: Mapping[Role, Pool]) -> Place:
+    uses_gpus = profile.gpus > 0
+    gpu_resources = sorted({pool.devices.gpu_resource for pool in pools.values()})
+    selector = {INSTANCE_TYPE_LABEL: profile.instance_type} if uses_gpus else {}
+    return Place(
+        single_zone=profile.has_efa,
+        near_network=profile.has_efa and given.prefer_near_network is not False,
+        spread_roles=uses_gpus and given.spread_roles_across_hosts is not False,
+        node_selector={**selector, **(given.node_selector or {})},
+        tolerations=(
+            *({"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in gpu_resources if uses_gpus),
+            *given.tolerations,
+        ),
+        scheduler_name=given.scheduler_name,
+        priority_class_name=given.priority_class_name,
+    )
