@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.cache import BuildError, built_once, cache_root, key_of
+from e2e.uv import uv_program
 
 PYTHON_VERSION = "3.11"
 _PROJECT = Path(__file__).parent
+_RECIPE = "2"
+"""Changed when the same lock file shall give another environment."""
 _CHECK = "import torch, torchvision, nixl._api, vllm._C, vllm.entrypoints.openai.api_server"
 
 
@@ -57,7 +60,7 @@ def build_environment() -> EngineEnvironment:
 
 
 def _name() -> str:
-    return f"engine-{key_of(_PROJECT / 'pyproject.toml', _PROJECT / 'uv.lock', PYTHON_VERSION)}"
+    return f"engine-{key_of(_PROJECT / 'pyproject.toml', _PROJECT / 'uv.lock', PYTHON_VERSION, _RECIPE)}"
 
 
 def _install(root: Path) -> None:
@@ -68,8 +71,9 @@ def _install(root: Path) -> None:
         "uv", "venv", "--quiet", "--relocatable", "--python", str(debian) if debian.exists() else PYTHON_VERSION, root
     )
     _step(
-        *("uv", "sync", "--frozen", "--compile-bytecode", "--project", _PROJECT),
-        environment={"UV_PROJECT_ENVIRONMENT": str(root)},
+        *(uv_program(), "sync", "--frozen", "--compile-bytecode", "--project", _PROJECT),
+        # Byte code that does not depend on file times stays good in an image, where they are changed.
+        environment={"UV_PROJECT_ENVIRONMENT": str(root), "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"},
     )
     _say("importing the engine once, as a check")
     _step(EngineEnvironment(root).python, "-c", _CHECK)
