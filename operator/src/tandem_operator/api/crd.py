@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 
 from tandem_operator.api import names
+from tandem_operator.api.reference import api_reference, conditions_reference
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.api.schema import Schema, structural_schema
 
@@ -108,11 +109,16 @@ def generated_files() -> dict[Path, str]:
     return {
         Path("crds", f"{names.GROUP}_{names.PLURAL}.yaml"): manifest(),
         Path("charts/tandem/templates/crds.yaml"): chart_template(),
+        Path("docs/reference/api.md"): api_reference(resource_schema()),
+        Path("docs/reference/conditions.md"): conditions_reference(),
     }
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style, no anchors, several lines as a literal block."""
+    """Block style, indented lists, no anchors, several lines as a literal block."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, indentless=False)
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class' signature
         return True
@@ -127,7 +133,7 @@ _Dumper.add_representer(str, _text)
 
 
 def _yaml(value: Mapping[str, Any]) -> str:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -135,7 +135,7 @@ def _share_of_efas(role: str) -> str:
 
 def _efa_devices(role: str) -> str:
     """EFA devices that a pod of the role requests."""
-    return f"{_EFA_PER_POD}.orValue({_HAS_CLAIMS} ? 0 : {_share_of_efas(role)})"
+    return f"({_EFA_PER_POD}.hasValue() ? {_EFA_PER_POD}.value() : {_HAS_CLAIMS} ? 0 : {_share_of_efas(role)})"
 
 
 def _role_rules(role: str) -> tuple[Rule, ...]:

@@ -78,7 +78,7 @@ class Model(ApiModel):
     served_name: ShortText | None = None
     """The name in the API's requests and responses; default: the last path segment of `name`."""
     revision: ShortText | None = None
-    """Branch, tag or commit in the hub repository."""
+    """Branch, tag or commit in the hub repository; default: its main branch."""
     source: ModelSource | None = None
     """Where the files come from; default: the hub, without a token."""
 
@@ -135,7 +135,7 @@ class Efa(ApiModel):
     resource: Annotated[str, Field(max_length=253)] | None = None
     """Name of the device plugin's resource; default `vpc.amazonaws.com/efa`."""
     per_pod: Annotated[int, Field(ge=0, le=64, json_schema_extra=INT32)] | None = None
-    """Default: the pod's share of the node's devices by its GPUs (p5en: 2 for each GPU)."""
+    """Devices of a pod; default: its share of the node's by its GPUs (p5en: 2 for each GPU)."""
 
 
 class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
@@ -146,9 +146,9 @@ class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
 
     It decides the devices, the node selector and the KV backend."""
     gpu_resource: Annotated[str, Field(max_length=253)] | None = None
-    """Default `nvidia.com/gpu`."""
+    """Name of the GPUs' resource; default `nvidia.com/gpu`."""
     gpus_per_pod: Annotated[int, Field(ge=0, le=16, json_schema_extra=INT32)] | None = None
-    """Default: the role's `parallelism.tensor`."""
+    """GPUs of a pod; default: the role's `parallelism.tensor`."""
     efa: Efa | None = None
     """EFA devices; default: the pod's share of the node's."""
     hugepages_2mi: Quantity | None = None
@@ -159,7 +159,7 @@ class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
     ] = ()
     """`spec.resourceClaims` of the pod, for DRA drivers; the devices of the profile are then not requested."""
     privileged: bool | None = None
-    """Run engines privileged. They then see all of the node's devices; not needed for EFA."""
+    """Run engines privileged; default false. They then see all of the node's devices; not needed for EFA."""
     shared_memory: Quantity | None = None
     """Size of `/dev/shm`; default `20Gi` with GPUs, `1Gi` without."""
 
@@ -233,7 +233,7 @@ class FrontDoorService(ApiModel):
     """The front door's Service."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] | None = None
-    """Default `ClusterIP`."""
+    """Type of the Service; default `ClusterIP`."""
     annotations: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=32)] | None = None
     """For a load balancer's controller, for example."""
 
@@ -276,9 +276,9 @@ class Placement(ApiModel):
     zone: ZonePolicy | None = None
     """`Single` (default): all engines in one zone, since EFA cannot cross zones. Applies to instance types with EFA."""
     prefer_near_network: bool | None = None
-    """Default true: prefer nodes that share the deepest network layer."""
+    """Prefer nodes that share the deepest network layer; default true."""
     spread_roles_across_hosts: bool | None = None
-    """Default true: prefer prefill and decode on different nodes."""
+    """Prefer prefill and decode on different nodes; default true."""
     node_selector: Labels | None = None
     """Further labels that a node must have, beside the instance type's."""
     tolerations: Annotated[
