@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the API server is and how to log in: the pod's service account, or a kubeconfig file."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config, refresh_token
+
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class NoAccess(Exception):  # noqa: N818 -- says what there is none of
+    """Neither a service account nor a kubeconfig is there."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The API server's address and valid credentials, kept fresh by `keep_fresh`."""
+
+    configuration: Configuration
+    keep_fresh: Callable[[], Coroutine[None, None, None]]
+    """Runs for ever; renews credentials that a kubeconfig's plugin makes. Service-account tokens renew themselves."""
+
+    async def authorization(self) -> str | None:
+        """The `Authorization` header for a request made now; None when a client certificate is used."""
+        return await self.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+
+
+async def find_access(kubeconfig: Path | None) -> Access:
+    """Access by this kubeconfig, else by the pod's service account, else by `KUBECONFIG` or `~/.kube/config`.
+
+    Raises:
+        NoAccess: none of them can be used.
+    """
+    configuration = Configuration()
+    try:
+        if kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            return Access(configuration, _for_ever)
+        loader = await load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=str(kubeconfig) if kubeconfig else None,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+    except (ConfigException, OSError) as error:
+        raise NoAccess(
+            f"no access to a cluster: {error}. Run in a pod with a service account, or set TANDEM_KUBECONFIG"
+        ) from error
+
+    async def renew() -> None:
+        await refresh_token(loader, configuration)  # type: ignore[no-untyped-call]
+        await _for_ever()
+
+    return Access(configuration, renew)
+
+
+def own_namespace() -> str:
+    """The namespace of the pod that this process runs in; `default` outside of a cluster."""
+    return _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else "default"
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to the API server, as plain JSON, with retries and with errors that say what to do next.
+
+The official `kubernetes` package does connections and credentials. Its models are not used: the operator passes objects
+through and reads single fields, which models of another Kubernetes version would reject or drop.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final, Self
+
+import aiohttp
+from kubernetes.aio.client import ApiClient, Configuration
+
+from tandem_operator.api.names import FIELD_MANAGER
+from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, Refused, Requeue
+from tandem_operator.kube.kinds import Kind
+from tandem_operator.metrics import Metrics
+from tandem_operator.plan.types import Manifest
+
+Json = dict[str, Any]
+
+_TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
+_BACKOFF: Final = (0.2, 0.8, 3.0)
+"""Seconds before the second, third and fourth attempt."""
+_LONGEST_WAIT: Final = 10.0
+"""A worker does not wait longer than that for one request; the resource goes back to the queue instead."""
+_PAGE: Final = 500
+_IMMUTABLE_MARKS: Final = ("field is immutable", "updates to statefulset spec", "may not change", "cannot change")
+"""How API servers word that a field can't be changed in place. There is no machine-readable reason for it:
+`apimachinery/pkg/api/validation/objectmeta.go` and `apis/apps/validation/validation.go` in Kubernetes use FieldValueInvalid and
+FieldValueForbidden, as for any other wrong value."""
+
+
+class Client:
+    """One connection pool to one API server.
+
+    Args:
+        configuration: address and credentials.
+        metrics: counts what went wrong.
+        timeout: seconds that one attempt may take.
+        sleep: waits between attempts.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        metrics: Metrics,
+        *,
+        timeout: float = 30.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._api = ApiClient(configuration)
+        self._api.user_agent = f"{FIELD_MANAGER}-operator"
+        self._metrics = metrics
+        self._timeout = timeout
+        self._sleep = sleep
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._api.close()  # type: ignore[no-untyped-call]
+
+    async def get(self, kind: Kind, namespace: str | None, name: str, *, patient: bool = True) -> Json | None:
+        """The object as it is now; None when there is none."""
+        try:
+            return await self._request("GET", kind, kind.path(namespace, name), patient=patient)
+        except Gone:
+            return None
+
+    async def list(self, kind: Kind, namespace: str | None, selector: str) -> list[Json]:
+        """All objects with these labels, as they are now, each with its `apiVersion` and `kind`."""
+        items: list[Json] = []
+        query = {"labelSelector": selector, "limit": str(_PAGE)}
+        while True:
+            page = await self._request("GET", kind, kind.path(namespace), query=query)
+            # The items of a list do not say what they are.
+            items += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in page["items"]]
+            if not (token := page["metadata"].get("continue")):
+                return items
+            query = {**query, "continue": token}
+
+    async def is_served(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind, that is, whether its CRD is installed."""
+        prefix = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
+        try:
+            served = await self._request("GET", kind, prefix)
+        except Gone:
+            return False
+        return any(resource["name"] == kind.plural for resource in served["resources"])
+
+    async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str | None = None) -> Json:
+        """Server-side apply; the object as it is afterwards.
+
+        With `metadata.uid` in the manifest, only that very object is changed and none is made.
+
+        Raises:
+            Conflict: the object has another uid, or none exists with it.
+            Refused, ImmutableField: the server does not accept it.
+        """
+        metadata = manifest["metadata"]
+        path = kind.path(metadata.get("namespace"), metadata["name"], subresource)
+        # A controller is the authority over what it applies: https://kubernetes.io/docs/reference/using-api/server-side-apply/#using-server-side-apply-in-a-controller
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return await self._request(
+            "PATCH", kind, path, query=query, body=manifest, content_type="application/apply-patch+yaml"
+        )
+
+    async def delete(self, kind: Kind, namespace: str | None, name: str, uid: str) -> None:
+        """Delete this very object; nothing happens when it is gone or replaced by another of the same name."""
+        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            await self._request("DELETE", kind, kind.path(namespace, name), body=options)
+        except (Gone, Conflict):
+            return
+
+    async def create(self, kind: Kind, namespace: str, manifest: Manifest, *, patient: bool = True) -> Json:
+        """Make a new object. Conflict when one of that name exists."""
+        return await self._request("POST", kind, kind.path(namespace), body=manifest, patient=patient)
+
+    async def replace(self, kind: Kind, manifest: Manifest, *, patient: bool = True) -> Json:
+        """Put the object in the place of the one it was read as. Conflict when that was changed meanwhile."""
+        metadata = manifest["metadata"]
+        path = kind.path(metadata["namespace"], metadata["name"])
+        return await self._request("PUT", kind, path, body=manifest, patient=patient)
+
+    async def _request(
+        self,
+        method: str,
+        kind: Kind,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | None = None,
+        content_type: str = "application/json",
+        patient: bool = True,
+    ) -> Json:
+        backoff = iter(_BACKOFF if patient else ())
+        while True:
+            status, headers, content = await self._attempt(method, path, query or {}, body, content_type)
+            if 200 <= status < 300:
+                parsed: Json = json.loads(content)
+                return parsed
+            self._metrics.api_errors.labels(method, kind.plural, str(status or "unreachable")).inc()
+            message = _message_of(content) or f"HTTP {status}"
+            if status and status not in _TRANSIENT:
+                raise _permanent(status, f"{method} {path}: {message}")
+            asked = _retry_after(headers)
+            wait = next(backoff, None)
+            if wait is None or asked > _LONGEST_WAIT:
+                raise Requeue(f"{method} {path}: {message}", timedelta(seconds=asked or 5))
+            # Never earlier than the server asks for, and not all replicas at the same moment.
+            await self._sleep(max(asked, wait) * random.uniform(1, 1.3))  # noqa: S311 -- jitter, not a secret
+
+    async def _attempt(
+        self, method: str, path: str, query: Mapping[str, str], body: Manifest | None, content_type: str
+    ) -> tuple[int, Mapping[str, str], str]:
+        """Status (0: no answer), headers and text of one attempt."""
+        try:
+            request = await self._api.param_serialize(
+                method,
+                path,
+                query_params=list(query.items()),
+                header_params={"Accept": "application/json", "Content-Type": content_type},
+                body=dict(body) if body is not None else None,
+                auth_settings=["BearerToken"],
+            )
+            response = await self._api.call_api(*request, _request_timeout=aiohttp.ClientTimeout(total=self._timeout))
+            content: bytes = await response.read()  # type: ignore[no-untyped-call]
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            return 0, {}, f"the API server does not answer: {error or type(error).__name__}"
+        return response.status, response.headers, content.decode(errors="replace")
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds that the server wants to be left alone for; API servers send whole seconds, never a date."""
+    value = headers.get("Retry-After", "")
+    return float(value) if value.isdecimal() else 0.0
+
+
+def _message_of(content: str) -> str:
+    """The message of a Status object; of anything else (a proxy's page) the beginning."""
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, KeyError, TypeError):
+        return content[:500]
+
+
+def _permanent(status: int, message: str) -> Exception:
+    match status:
+        case 404 | 410:
+            return Gone(message)
+        case 409:
+            return Conflict(message)
+        case 401:
+            # The token file is read again every minute, so a rotated token heals by waiting.
+            return Requeue(f"{message} (the operator's credentials are not accepted)", timedelta(seconds=30))
+        case 422 if any(mark in message for mark in _IMMUTABLE_MARKS):
+            return ImmutableField(message)
+        case _:
+            return Refused(message)

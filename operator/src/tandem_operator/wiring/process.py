@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole operator as one process: what runs, in which order it starts, and in which it stops."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable
+
+import structlog
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+from tandem_operator.kube.access import find_access, own_namespace
+from tandem_operator.kube.apply import Applier
+from tandem_operator.kube.client import Client
+from tandem_operator.kube.errors import KubeError
+from tandem_operator.kube.kinds import RESOURCE
+from tandem_operator.kube.lease import Elector, Terms
+from tandem_operator.kube.nodes import Nodes
+from tandem_operator.kube.observe import ResourceKey
+from tandem_operator.kube.queue import WorkQueue
+from tandem_operator.kube.watches import Watches
+from tandem_operator.metrics import Metrics
+from tandem_operator.plan.outcome import outcome
+from tandem_operator.plan.plan import plan
+from tandem_operator.plan.types import Defaults
+from tandem_operator.settings import Settings
+from tandem_operator.wiring.health import Health
+from tandem_operator.wiring.http import serving
+from tandem_operator.wiring.reconcile import Planner, Reconciler, Reporter
+from tandem_operator.wiring.triggers import Triggers
+from tandem_operator.wiring.watching import expected_streams, watch
+
+_log = structlog.get_logger()
+
+_CRD_POLL = 5.0
+"""Seconds between two looks for the CRD."""
+
+
+async def run(settings: Settings, *, planner: Planner = plan, reporter: Reporter = outcome) -> None:
+    """Run the operator until SIGTERM or SIGINT.
+
+    Raises:
+        NoAccess: there is no way to an API server.
+        Exception: a part failed that can't be started again by itself. The process should end and be restarted.
+    """
+    metrics = Metrics(_process_metrics())
+    access = await find_access(settings.kubeconfig)
+    async with Client(access.configuration, metrics, timeout=settings.request_timeout) as client:
+        watches = Watches(
+            expected_streams(settings.namespaces),
+            request_limit=settings.watch_timeout + settings.watch_grace,
+            echo_limit=settings.watch_grace,
+        )
+        queue: WorkQueue[ResourceKey] = WorkQueue(metrics)
+        nodes: Nodes[ResourceKey] = Nodes(client)
+        triggers = Triggers(queue, nodes, watches, metrics)
+        reconciler = Reconciler(
+            client,
+            Applier(client, metrics, watches, settings.identity),
+            nodes,
+            metrics,
+            defaults=Defaults(front_door_image=settings.front_door_image, connector_image=settings.connector_image),
+            plan=planner,
+            outcome=reporter,
+            on_gone=triggers.forget,
+            resync=settings.resync,
+            timeout=settings.reconcile_timeout,
+        )
+        elector = Elector(
+            client,
+            settings.lease_namespace or own_namespace(),
+            settings.lease_name,
+            settings.identity,
+            metrics,
+            terms=Terms(settings.lease_duration, settings.lease_renew_deadline, settings.lease_retry),
+        )
+
+        async def lead() -> None:
+            triggers.all()
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(settings.workers):
+                    workers.create_task(queue.work(reconciler))
+
+        health = Health(watches, queue, elector, longest_reconcile=2 * settings.reconcile_timeout)
+        stop, stop_watching, watching = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        _stop_on_signals(stop)
+        async with serving(
+            settings.http_host, settings.http_port, alive=health.alive, ready=health.ready, registry=metrics.registry
+        ):
+            if not await _crd_is_there(client, stop):
+                return
+            async with asyncio.TaskGroup() as parts:
+                # Before kopf, which ends all tasks that were started after it when it stops.
+                leading = parts.create_task(elector.run(lead))
+                fresh = parts.create_task(access.keep_fresh())
+                parts.create_task(
+                    _until(
+                        stop_watching,
+                        watch(
+                            access,
+                            triggers,
+                            watches,
+                            namespaces=settings.namespaces,
+                            watch_timeout=settings.watch_timeout,
+                            ready=watching,
+                            stop=stop_watching,
+                        ),
+                    )
+                )
+                await watching.wait()
+                # Again, because kopf has set its own, which would stop the watches before the work.
+                _stop_on_signals(stop)
+                await stop.wait()
+                _log.info("stopping")
+                leading.cancel()
+                await asyncio.wait({leading})
+                fresh.cancel()
+                stop_watching.set()
+    _log.info("stopped")
+
+
+async def _crd_is_there(client: Client, stop: asyncio.Event) -> bool:
+    """Wait for the CRD, since kopf would never notice that it came; False when the process is to stop instead."""
+    while not stop.is_set():
+        try:
+            if await client.is_served(RESOURCE):
+                return True
+            _log.warning("crd not installed", crd=f"{RESOURCE.plural}.{RESOURCE.group}", again_seconds=_CRD_POLL)
+        except KubeError as error:
+            _log.warning("api server not reached", error=str(error), again_seconds=_CRD_POLL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CRD_POLL):
+                await stop.wait()
+    return False
+
+
+async def _until(stop: asyncio.Event, watching: Awaitable[None]) -> None:
+    await watching
+    if not stop.is_set():
+        raise RuntimeError("the watches ended by themselves")
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop.set)
+
+
+def _process_metrics() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    return registry

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One look at one resource: read, plan, apply, report."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+import structlog
+from pydantic import ValidationError
+
+from tandem_operator.api.resource import DisaggregatedInference
+from tandem_operator.kube.apply import Applied, Applier, Patched
+from tandem_operator.kube.client import Client, Json
+from tandem_operator.kube.errors import Conflict, Gone, Requeue
+from tandem_operator.kube.nodes import Nodes
+from tandem_operator.kube.observe import ResourceKey, Surroundings, after, observe, read_resource
+from tandem_operator.metrics import Metrics
+from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.types import Defaults, Observed, Outcome, Plan
+from tandem_operator.wiring.unreadable import unreadable_status
+
+_log = structlog.get_logger()
+
+
+class Planner(Protocol):
+    """`tandem_operator.plan.plan.plan`."""
+
+    def __call__(self, observed: Observed, defaults: Defaults) -> Plan:
+        """What is to be done; raises InvalidSpec when nothing can be."""
+
+
+class Reporter(Protocol):
+    """`tandem_operator.plan.outcome.outcome`."""
+
+    def __call__(
+        self, observed: Observed, defaults: Defaults, now: datetime, problem: InvalidSpec | None = None
+    ) -> Outcome:
+        """What to report, and when to look again."""
+
+
+class Reconciler:
+    """Reconciles resources, any number at a time, each by one caller at a time.
+
+    Args:
+        client: reads.
+        applier: writes.
+        nodes: reads nodes and remembers who looks at them.
+        metrics: gets durations and failures.
+        defaults: what the installation decides.
+        plan: decides what is wanted.
+        outcome: decides what is reported.
+        on_gone: is told of a resource that no longer exists.
+        resync: seconds until a resource is looked at again at the latest.
+        timeout: seconds that one look may take.
+        now: the time of day.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        applier: Applier,
+        nodes: Nodes[ResourceKey],
+        metrics: Metrics,
+        *,
+        defaults: Defaults,
+        plan: Planner,
+        outcome: Reporter,
+        on_gone: Callable[[ResourceKey], None],
+        resync: float,
+        timeout: float,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._applier = applier
+        self._nodes = nodes
+        self._metrics = metrics
+        self._defaults = defaults
+        self._plan = plan
+        self._outcome = outcome
+        self._on_gone = on_gone
+        self._resync = resync
+        self._timeout = timeout
+        self._now = now
+        self._uids: dict[ResourceKey, str] = {}
+
+    async def __call__(self, key: ResourceKey) -> float | None:
+        """Reconcile; the seconds until it should be done again, None when the resource is gone."""
+        began = time.monotonic()
+        ended = "failed"
+        with structlog.contextvars.bound_contextvars(cr=str(key)):
+            try:
+                async with asyncio.timeout(self._timeout):
+                    again = await self._reconcile(key)
+                ended = "gone" if again is None else "done"
+            except Requeue as request:
+                _log.info("requeued", reason=str(request), again_seconds=request.after.total_seconds())
+                ended = "requeued"
+                again = request.after.total_seconds()
+            except Exception as error:
+                self._metrics.failures.labels(type(error).__name__).inc()
+                raise
+            finally:
+                self._metrics.reconcile_duration.labels(ended).observe(time.monotonic() - began)
+        return again
+
+    async def _reconcile(self, key: ResourceKey) -> float | None:
+        stored = await read_resource(self._client, key)
+        self._note_uid(key, stored)
+        if stored is None:
+            self._on_gone(key)
+            return None
+        try:
+            resource = DisaggregatedInference.model_validate(stored)
+        except ValidationError as error:
+            await self._report_unreadable(stored, error)
+            return self._next_resync()
+        surroundings = await observe(self._client, self._nodes, resource)
+        observed, problem = surroundings.observed, None
+        try:
+            plan = self._plan(observed, self._defaults)
+        except InvalidSpec as error:
+            problem = error
+        else:
+            observed = await self._carry_out(plan, surroundings)
+        outcome = self._outcome(observed, self._defaults, self._now(), problem)
+        try:
+            if await self._applier.status(stored, outcome.status):
+                _log.info("status written", generation=resource.metadata.generation)
+        except (Gone, Conflict):
+            # Deleted or replaced while we worked: its event brings the key back.
+            return self._next_resync()
+        await self._applier.events(stored, outcome.events)
+        resync = self._next_resync()
+        return resync if outcome.again is None else min(resync, outcome.again.total_seconds())
+
+    async def _carry_out(self, plan: Plan, surroundings: Surroundings) -> Observed:
+        """Apply the plan; what is observed after that. In the plan's order: children first, then pods, which may need them."""
+        observed, live = surroundings.observed, surroundings.live
+        owner = observed.resource.metadata
+        applied: Applied = await self._applier.children(owner, plan.objects, live)
+        await self._applier.delete(owner, plan.obsolete, live)
+        pods = {pod["metadata"]["name"]: pod for pod in observed.pods}
+        patched: Patched = await self._applier.pods(owner, plan.pod_patches, pods)
+        changed = after(observed, applied, patched)
+        return replace(changed, owned=changed.owned - frozenset(plan.obsolete))
+
+    async def _report_unreadable(self, stored: Json, error: ValidationError) -> None:
+        status, events = unreadable_status(stored, error, self._now())
+        _log.warning("resource can't be read", error=str(error))
+        try:
+            written = await self._applier.raw_status(stored, status)
+        except (Gone, Conflict):
+            return
+        if written:
+            await self._applier.events(stored, events)
+
+    def _note_uid(self, key: ResourceKey, stored: Json | None) -> None:
+        """Forget what is remembered of a former resource of this name."""
+        uid = stored["metadata"]["uid"] if stored else None
+        former = self._uids.get(key)
+        if former is not None and former != uid:
+            self._applier.forget(former)
+        if uid is None:
+            self._uids.pop(key, None)
+            self._nodes.forget(key)
+        else:
+            self._uids[key] = uid
+
+    def _next_resync(self) -> float:
+        # Spread, so that resources that were found together at start don't come back together for ever.
+        return self._resync * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter, not a secret

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which resources a change in the cluster concerns. Decides nothing else: what changed is read live by the worker."""
+
+import random
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
+from tandem_operator.kube.nodes import Nodes
+from tandem_operator.kube.observe import ResourceKey
+from tandem_operator.kube.queue import WorkQueue
+from tandem_operator.kube.watches import Stream, Watches
+from tandem_operator.metrics import Metrics
+
+_log = structlog.get_logger()
+
+_SPREAD: Final = 10.0
+"""Seconds over which all resources are looked at again after a watch started over."""
+
+
+class Triggers:
+    """Puts the keys of concerned resources into the queue.
+
+    A watch that lost its place lists everything anew. Deletions in between are told by no event (kopf does not compare the
+    new list with what it knew), so all known resources are looked at again then.
+    """
+
+    def __init__(
+        self, queue: WorkQueue[ResourceKey], nodes: Nodes[ResourceKey], watches: Watches, metrics: Metrics
+    ) -> None:
+        self._queue = queue
+        self._nodes = nodes
+        self._watches = watches
+        self._metrics = metrics
+        self._resources: set[ResourceKey] = set()
+        self._listed: dict[Stream, set[str]] = {}
+        """Uids that a watch has told of."""
+        self._nodes_seen: dict[str, int] = {}
+        """Hash of what matters of each node."""
+
+    def resource(self, event: Mapping[str, Any]) -> None:
+        """A DisaggregatedInference appeared, changed or went."""
+        metadata = event["object"]["metadata"]
+        self._heard(PLURAL, event)
+        key = ResourceKey(metadata["namespace"], metadata["name"])
+        self._resources.add(key)
+        self._metrics.resources.set(len(self._resources))
+        self._queue.add(key)
+
+    def child(self, plural: str, event: Mapping[str, Any]) -> None:
+        """A pod, a set or a front door with a resource's label appeared, changed or went."""
+        metadata = event["object"]["metadata"]
+        self._heard(plural, event)
+        if name := metadata.get("labels", {}).get(RESOURCE_LABEL):
+            self._queue.add(ResourceKey(metadata["namespace"], name))
+
+    def node(self, event: Mapping[str, Any]) -> None:
+        """A node appeared, changed or went. Its kubelet's reports (every few minutes, for each node) are no news."""
+        node = event["object"]
+        name = node["metadata"]["name"]
+        self._heard("nodes", event)
+        if event["type"] == "DELETED":
+            is_news = self._nodes_seen.pop(name, None) is not None
+        else:
+            content = hash(repr((node["metadata"]["uid"], node["metadata"].get("labels"), node.get("spec"))))
+            is_news = self._nodes_seen.get(name) not in (None, content)
+            self._nodes_seen[name] = content
+        if is_news:
+            for key in self._nodes.changed(name):
+                self._queue.add(key)
+
+    def forget(self, key: ResourceKey) -> None:
+        """The resource is gone, as a live read said."""
+        self._resources.discard(key)
+        self._metrics.resources.set(len(self._resources))
+        self._queue.forget(key)
+
+    def all(self) -> None:
+        """Look at all known resources, for a replica that becomes the leader."""
+        for key in self._resources:
+            self._queue.add(key)
+
+    def _heard(self, plural: str, event: Mapping[str, Any]) -> None:
+        metadata = event["object"]["metadata"]
+        stream = self._watches.stream(plural, metadata.get("namespace"))
+        self._watches.heard(stream)
+        self._metrics.watch_events.labels(plural).inc()
+        self._metrics.watch_event_time.labels(plural).set(time.time())
+        listed = self._listed.setdefault(stream, set())
+        match event["type"]:
+            case "DELETED":
+                listed.discard(metadata["uid"])
+            case None if metadata["uid"] in listed:
+                # The rest of the new list follows; what isn't in it is gone.
+                listed.clear()
+                listed.add(metadata["uid"])
+                self._started_over(plural)
+            case _:
+                listed.add(metadata["uid"])
+
+    def _started_over(self, plural: str) -> None:
+        _log.info("watch started over", resource=plural)
+        self._metrics.relists.labels(plural).inc()
+        for key in self._resources:
+            self._queue.add_after(key, random.uniform(0, _SPREAD))  # noqa: S311 -- jitter, not a secret
