@@ -11,7 +11,7 @@ from tandem_operator.api.names import (
     ZONE_LABEL,
 )
 from tandem_operator.plan.children import selector
-from tandem_operator.plan.resolve import Pool, Resolved
+from tandem_operator.plan.resolved import Pool, Resolved
 
 HUGEPAGES: Final = "hugepages-2Mi"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tandem_operator.api.names import API_VERSION, KIND, RESOURCE_LABEL, ROLE_LABEL
-from tandem_operator.plan.resolve import Resolved
+from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.types import Manifest, ObjectKey
 
 MANAGED_BY: Final = "tandem"

@@ -10,7 +10,7 @@ from tandem_connector.contract.types import Role
 from tandem_operator.api.status import Condition, ConditionStatus, ConditionType, Reason, RoleStatus
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.progress import Step
-from tandem_operator.plan.resolve import Resolved
+from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.troubles import Trouble
 
 _SHOWN_TROUBLES: Final = 3

@@ -17,7 +17,7 @@ from tandem_operator.plan import accelerate
 from tandem_operator.plan.children import ENGINE_APPLICATION, labels, metadata, selector
 from tandem_operator.plan.launch import LAUNCH_DIRECTORY, LAUNCH_SCRIPT, MODELS_PATH, launch_script
 from tandem_operator.plan.overlay import overlaid
-from tandem_operator.plan.resolve import Pool, Resolved
+from tandem_operator.plan.resolved import Pool, Resolved
 from tandem_operator.plan.revision import hash_of, revision_of
 from tandem_operator.plan.types import Manifest
 

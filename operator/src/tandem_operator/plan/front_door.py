@@ -14,7 +14,7 @@ from tandem_operator.api.names import (
 )
 from tandem_operator.plan.children import FRONT_DOOR_APPLICATION, labels, metadata, selector
 from tandem_operator.plan.overlay import overlaid
-from tandem_operator.plan.resolve import Resolved
+from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.types import Manifest
 
 ROUTER_CONTAINER: Final = "router"

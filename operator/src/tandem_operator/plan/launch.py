@@ -8,7 +8,7 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from tandem_connector.contract.environment import CONNECTOR_PATH, HTTP_PORT
-from tandem_operator.plan.resolve import Pool, Resolved
+from tandem_operator.plan.resolved import Pool, Resolved
 
 LAUNCH_DIRECTORY: Final = "/etc/tandem/launch"
 LAUNCH_SCRIPT: Final = "launch.sh"

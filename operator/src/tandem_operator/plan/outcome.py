@@ -12,7 +12,8 @@ from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.front_door import endpoint
 from tandem_operator.plan.pods import EnginePod, engine_pods
 from tandem_operator.plan.progress import next_step, role_status
-from tandem_operator.plan.resolve import Resolved, resolve
+from tandem_operator.plan.resolve import resolve
+from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import revision_of
 from tandem_operator.plan.topology import summary
 from tandem_operator.plan.troubles import Trouble, front_door_trouble, pod_trouble, refusal_trouble, worst_first

@@ -7,7 +7,8 @@ from tandem_connector.contract.types import Role
 from tandem_operator.plan.children import KINDS, key_of
 from tandem_operator.plan.engines import config_map, stateful_set
 from tandem_operator.plan.front_door import front_door
-from tandem_operator.plan.resolve import Resolved, resolve
+from tandem_operator.plan.resolve import resolve
+from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import revision_of
 from tandem_operator.plan.services import headless_service
 from tandem_operator.plan.topology import pod_patches

@@ -8,7 +8,7 @@ from tandem_operator.api.names import front_door_name, role_name
 from tandem_operator.api.status import Reason, RoleStatus
 from tandem_operator.plan.children import selector
 from tandem_operator.plan.pods import EnginePod
-from tandem_operator.plan.resolve import Resolved
+from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.types import Manifest, Observed
 
 

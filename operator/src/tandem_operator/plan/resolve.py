@@ -5,7 +5,6 @@ Defaults are resolved here and not in the CRD, so that the stored object stays w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tandem_connector.contract.types import Role
@@ -27,12 +26,11 @@ from tandem_operator.api.spec import (
     Protocol,
     Resources,
     RoleParallelism,
-    SecretKey,
     Spec,
     Transfer,
-    VolumeSource,
 )
 from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.resolved import Amount, Devices, Gateway, ModelFiles, Place, Pool, Resolved
 from tandem_operator.plan.types import Defaults, Manifest
 
 GRACE_SECONDS: Final = 90
@@ -51,116 +49,6 @@ OWNED_VARIABLES: Final = frozenset(
 """Environment variables of engines that only Tandem may set."""
 
 
-@dataclass(frozen=True)
-class ModelFiles:
-    """Which model, and where its files are."""
-
-    name: str
-    served_name: str
-    revision: str | None
-    token: SecretKey | None
-    volume: VolumeSource | None
-
-
-@dataclass(frozen=True)
-class Devices:
-    """What one engine pod gets of its node."""
-
-    profile: Profile
-    gpu_resource: str
-    gpus: int
-    """0 when claims bring the devices."""
-    efa_resource: str
-    efas: int
-    """0 when claims bring the devices."""
-    uses_efa: bool
-    """Whether KV goes over EFA, however the devices come."""
-    hugepages: str | None
-    claims: tuple[Manifest, ...]
-    privileged: bool
-    shared_memory: str
-
-    @property
-    def loses_isolation(self) -> bool:
-        """Whether the pod sees EFA devices that belong to others: a privileged container gets all of the node's."""
-        return self.privileged and self.uses_efa and self.efas < self.profile.efas
-
-
-@dataclass(frozen=True)
-class Pool:
-    """One role's engines."""
-
-    role: Role
-    replicas: int
-    tensor: int
-    arguments: tuple[str, ...]
-    """The user's, shared ones first."""
-    environment: tuple[Manifest, ...]
-    """The user's, as a container's `env`; names are unique."""
-    requests: Mapping[str, str]
-    """CPU and memory."""
-    limits: Mapping[str, str]
-    devices: Devices
-    overlay: Manifest
-    """Empty when there is none."""
-    grace_seconds: int
-    shutdown_seconds: int
-    """How long the engine finishes its requests; ends well before the grace period does."""
-
-
-@dataclass(frozen=True)
-class Gateway:
-    """The front door."""
-
-    enabled: bool
-    image: str
-    replicas: int
-    policy: str
-    arguments: tuple[str, ...]
-    resources: Manifest
-    service_type: str
-    service_annotations: Mapping[str, str]
-    overlay: Manifest
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where engine pods may run."""
-
-    single_zone: bool
-    near_network: bool
-    spread_roles: bool
-    node_selector: Mapping[str, str]
-    tolerations: tuple[Manifest, ...]
-    scheduler_name: str | None
-    priority_class_name: str | None
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """A resource in which nothing is left open."""
-
-    name: str
-    namespace: str
-    uid: str
-    model: ModelFiles
-    image: str
-    version: str
-    """Empty when neither the spec nor the image's tag tells."""
-    arguments: tuple[str, ...]
-    """For both roles; also the beginning of each pool's."""
-    environment: tuple[Manifest, ...]
-    """For both roles; also part of each pool's."""
-    pull_secrets: tuple[str, ...]
-    block_size: int | None
-    protocol: Protocol
-    backend: Backend
-    pools: Mapping[Role, Pool]
-    front_door: Gateway
-    place: Place
-    connector_image: str
-
-
 def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
     """Every value that the rest of planning needs.
 
@@ -171,12 +59,11 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
     metadata, spec = resource.metadata, resource.spec
     if len(metadata.name) > MAX_NAME_LENGTH:
         raise InvalidSpec("metadata.name", f"has more than {MAX_NAME_LENGTH} characters; choose a shorter name")
-    transfer = spec.transfer or Transfer()
-    protocol = transfer.protocol or Protocol.NIXL_PULL
+    protocol = (spec.transfer or Transfer()).protocol or Protocol.NIXL_PULL
     if protocol is Protocol.PUSH:
         raise InvalidSpec("spec.transfer.protocol", "Push is not available yet in this version; use NixlPull")
     profile = _profile(spec.accelerator)
-    backend = transfer.backend or (Backend.LIBFABRIC if _wants_efa(spec.accelerator, profile) else Backend.UCX)
+    backend = _backend(spec, profile)
     pools = {role: _pool(spec, role, profile, backend) for role in Role}
     tensors = sorted(pool.tensor for pool in pools.values())
     if tensors[-1] % tensors[0]:
@@ -214,8 +101,10 @@ def _profile(accelerator: Accelerator) -> Profile:
     return profile
 
 
-def _wants_efa(accelerator: Accelerator, profile: Profile) -> bool:
-    return profile.has_efa and (accelerator.efa or Efa()).per_pod != 0
+def _backend(spec: Spec, profile: Profile) -> Backend:
+    given = (spec.transfer or Transfer()).backend
+    has_efa = profile.has_efa and (spec.accelerator.efa or Efa()).per_pod != 0
+    return given or (Backend.LIBFABRIC if has_efa else Backend.UCX)
 
 
 def _model(spec: Spec) -> ModelFiles:
@@ -277,43 +166,54 @@ def _grace_seconds(overlay: Manifest, field: str) -> int:
 
 
 def _devices(accelerator: Accelerator, profile: Profile, backend: Backend, tensor: int, field: str) -> Devices:
-    efa = accelerator.efa or Efa()
-    has_gpus = profile.gpus > 0
-    gpus = accelerator.gpus_per_pod if accelerator.gpus_per_pod is not None else (tensor if has_gpus else 0)
-    if has_gpus and gpus != tensor:
-        raise InvalidSpec(
-            "spec.accelerator.gpusPerPod", f"is {gpus} but {field}.parallelism.tensor is {tensor}; make them equal"
-        )
-    if has_gpus and gpus > profile.gpus:
-        raise InvalidSpec(
-            f"{field}.parallelism.tensor",
-            f"{tensor} GPUs are more than the {profile.gpus} of one {profile.instance_type} node",
-        )
-    wants_efa = _wants_efa(accelerator, profile)
-    if (backend is Backend.LIBFABRIC) != wants_efa:
-        raise InvalidSpec(
-            "spec.transfer.backend",
-            "LIBFABRIC needs EFA and EFA needs LIBFABRIC; change spec.transfer.backend or spec.accelerator.efa.perPod",
-        )
-    efas = efa.per_pod if efa.per_pod is not None else profile.efas_for(gpus)
-    if wants_efa and not efas:
-        raise InvalidSpec(
-            "spec.accelerator.efa.perPod",
-            f"the share of {gpus} GPUs is no whole EFA device on {profile.instance_type}; set it, or 0 to do without EFA",
-        )
-    claims = accelerator.resource_claims
+    claims = _claims(accelerator.resource_claims)
     return Devices(
         profile=profile,
         gpu_resource=accelerator.gpu_resource or GPU_RESOURCE,
-        gpus=0 if claims else gpus,
-        efa_resource=efa.resource or EFA_RESOURCE,
-        efas=0 if claims or not wants_efa else efas,
-        uses_efa=wants_efa,
+        gpus=_gpus(accelerator, profile, tensor, field),
+        efa_resource=(accelerator.efa or Efa()).resource or EFA_RESOURCE,
+        efas=_efas(accelerator, profile, backend, tensor, field),
+        uses_efa=backend is Backend.LIBFABRIC,
         hugepages=accelerator.hugepages_2mi,
-        claims=_claims(claims),
+        claims=claims,
         privileged=bool(accelerator.privileged),
-        shared_memory=accelerator.shared_memory or ("20Gi" if has_gpus else "1Gi"),
+        shared_memory=accelerator.shared_memory or ("20Gi" if profile.gpus else "1Gi"),
     )
+
+
+def _gpus(accelerator: Accelerator, profile: Profile, tensor: int, field: str) -> int:
+    if not profile.gpus:
+        return 0
+    if tensor > profile.gpus:
+        raise InvalidSpec(
+            f"{field}.parallelism.tensor",
+            f"{tensor} GPUs are more than the {profile.gpus} of a {profile.instance_type} node; ask for fewer",
+        )
+    given = accelerator.gpus_per_pod
+    if given is not None and given != tensor:
+        raise InvalidSpec(
+            "spec.accelerator.gpusPerPod", f"is {given} but {field}.parallelism.tensor is {tensor}; make them equal"
+        )
+    return given or (0 if accelerator.resource_claims else tensor)
+
+
+def _efas(accelerator: Accelerator, profile: Profile, backend: Backend, tensor: int, field: str) -> int:
+    given = (accelerator.efa or Efa()).per_pod
+    share = 0 if accelerator.resource_claims or backend is Backend.UCX else profile.efas_for(tensor)
+    efas = share if given is None else given
+    if backend is Backend.UCX and efas:
+        raise InvalidSpec(
+            "spec.transfer.backend", "UCX does not use EFA devices; use LIBFABRIC, or set efa.perPod to 0"
+        )
+    if backend is Backend.LIBFABRIC and not efas and not accelerator.resource_claims:
+        if given is None and profile.has_efa:
+            raise InvalidSpec(
+                f"{field}.parallelism.tensor",
+                f"{tensor} of the {profile.gpus} GPUs of a {profile.instance_type} node have no whole EFA device;"
+                " raise it, or set spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
+            )
+        raise InvalidSpec("spec.transfer.backend", "LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA")
+    return efas
 
 
 def _claims(claims: tuple[dict[str, Any], ...]) -> tuple[Manifest, ...]:
@@ -323,11 +223,11 @@ def _claims(claims: tuple[dict[str, Any], ...]) -> tuple[Manifest, ...]:
     return claims
 
 
-def _usual_requests(profile: Profile, gpus: int, limits: Mapping[str, str]) -> dict[str, str]:
+def _usual_requests(profile: Profile, gpus: int, limits: Mapping[str, Amount]) -> dict[str, Amount]:
     """CPU and memory that a GPU pod requests unless told otherwise. A limit alone is a request already."""
     if not profile.gpus:
         return {}
-    usual = {"cpu": str(CPUS_PER_GPU * gpus), "memory": f"{GIBIBYTES_PER_GPU * gpus}Gi"}
+    usual: dict[str, Amount] = {"cpu": str(CPUS_PER_GPU * gpus), "memory": f"{GIBIBYTES_PER_GPU * gpus}Gi"}
     return {name: amount for name, amount in usual.items() if name not in limits}
 
 

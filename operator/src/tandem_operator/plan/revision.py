@@ -5,7 +5,7 @@ import hashlib
 import json
 from typing import Any
 
-from tandem_operator.plan.resolve import Resolved
+from tandem_operator.plan.resolved import Resolved
 
 
 def hash_of(value: Any) -> str:

@@ -5,7 +5,7 @@ from tandem_connector.contract.environment import HTTP_PORT, SIDE_CHANNEL_PORT
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import role_name
 from tandem_operator.plan.children import ENGINE_APPLICATION, labels, metadata, selector
-from tandem_operator.plan.resolve import Resolved
+from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.types import Manifest
 
 

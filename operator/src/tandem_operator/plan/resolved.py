@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A resource in which nothing is left open. Everything after `resolve` reads these, never the spec."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tandem_connector.contract.types import Role
+from tandem_operator.api.accelerators import Profile
+from tandem_operator.api.spec import Backend, Protocol, SecretKey, VolumeSource
+from tandem_operator.plan.types import Manifest
+
+Amount = str | int | float
+"""A quantity, as the author wrote it: rewritten, it would look changed to a GitOps tool."""
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Which model, and where its files are."""
+
+    name: str
+    served_name: str
+    revision: str | None
+    token: SecretKey | None
+    volume: VolumeSource | None
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What one engine pod gets of its node."""
+
+    profile: Profile
+    gpu_resource: str
+    gpus: int
+    """Requested of the device plugin; 0 when claims bring them."""
+    efa_resource: str
+    efas: int
+    """As `gpus`."""
+    uses_efa: bool
+    """Whether KV goes over EFA, however the devices come."""
+    hugepages: str | None
+    claims: tuple[Manifest, ...]
+    privileged: bool
+    shared_memory: str
+
+    @property
+    def loses_isolation(self) -> bool:
+        """Whether the pod sees EFA devices that belong to others: a privileged container gets all of the node's."""
+        return self.privileged and 0 < self.efas < self.profile.efas
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One role's engines."""
+
+    role: Role
+    replicas: int
+    tensor: int
+    arguments: tuple[str, ...]
+    """The user's, shared ones first."""
+    environment: tuple[Manifest, ...]
+    """The user's, as a container's `env`; names are unique."""
+    requests: Mapping[str, Amount]
+    """CPU and memory."""
+    limits: Mapping[str, Amount]
+    devices: Devices
+    overlay: Manifest
+    """Empty when there is none."""
+    grace_seconds: int
+    shutdown_seconds: int
+    """How long the engine finishes its requests; ends well before the grace period does."""
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """The front door."""
+
+    enabled: bool
+    image: str
+    replicas: int
+    policy: str
+    arguments: tuple[str, ...]
+    resources: Manifest
+    service_type: str
+    service_annotations: Mapping[str, str]
+    overlay: Manifest
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where engine pods may run."""
+
+    single_zone: bool
+    near_network: bool
+    spread_roles: bool
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Manifest, ...]
+    scheduler_name: str | None
+    priority_class_name: str | None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A resource in which nothing is left open."""
+
+    name: str
+    namespace: str
+    uid: str
+    model: ModelFiles
+    image: str
+    version: str
+    """Empty when neither the spec nor the image's tag tells."""
+    arguments: tuple[str, ...]
+    """For both roles; also the beginning of each pool's."""
+    environment: tuple[Manifest, ...]
+    """For both roles; also part of each pool's."""
+    pull_secrets: tuple[str, ...]
+    block_size: int | None
+    protocol: Protocol
+    backend: Backend
+    pools: Mapping[Role, Pool]
+    front_door: Gateway
+    place: Place
+    connector_image: str
