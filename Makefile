@@ -9,8 +9,6 @@ MAKEFLAGS += --no-print-directory
 PYTHON := .venv/bin/python
 PYTEST_ARGS ?=
 
-export CLUSTER ?=
-
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' Makefile

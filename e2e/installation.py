@@ -8,7 +8,11 @@ from pathlib import Path
 
 from e2e.account import PoolsAccount
 from e2e.cluster.interface import Cluster
+from e2e.cluster.progress import Progress
 from e2e.cluster.tools import helm_path
+from e2e.engine.environment import EngineEnvironment
+from e2e.images.build import build_image
+from e2e.images.catalogue import CONNECTOR_INIT, ENGINE_CPU, FRONT_DOOR, OPERATOR
 from e2e.kubectl import Kubectl, Manifest
 
 NAMESPACE = "tandem-system"
@@ -19,6 +23,19 @@ ENGINE_PORT = FRONT_DOOR_PORT = 8000
 
 class InstallationError(Exception):
     """Helm failed; the text is its own."""
+
+
+def load_images(cluster: Cluster, environment: EngineEnvironment) -> None:
+    """Build the images and make them available to the cluster's pods.
+
+    Where nodes don't see this machine's files, the engine's image holds the 6 GB of its environment.
+    """
+    mounted = cluster.facts().can_mount_host_paths
+    for image in (OPERATOR, FRONT_DOOR, CONNECTOR_INIT, ENGINE_CPU):
+        inside = None if mounted or image is not ENGINE_CPU else environment.site_packages
+        built = build_image(image, engine_environment=inside)
+        with Progress(f"loading {image.reference}"):
+            cluster.load_image(built.archive)
 
 
 def install_operator(cluster: Cluster, *settings: str) -> None:

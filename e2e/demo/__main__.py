@@ -7,6 +7,7 @@ import sys
 
 import openai
 
+from e2e.cache import BuildError
 from e2e.cluster import chosen_cluster
 from e2e.cluster.interface import ClusterError
 from e2e.demo.run import NotReadyError, run_demo
@@ -38,6 +39,7 @@ def main() -> int:
         print(f"\nStopped.{WHERE_TO_LOOK}", file=sys.stderr)
         return 130
     except (
+        BuildError,
         ClusterError,
         InstallationError,
         KubectlError,

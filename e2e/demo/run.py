@@ -12,14 +12,12 @@ from e2e.conversation import SCRIPT, Conversation
 from e2e.demo.table import Row, table_of
 from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME, cached_model
-from e2e.images import build_images
-from e2e.installation import condition, engine_pods, front_door, install_operator, is_ready, pools_account
+from e2e.installation import condition, engine_pods, front_door, install_operator, is_ready, load_images, pools_account
 from e2e.kubectl import Kubectl, Manifest
 from e2e.sample import cpu_resource
 
 READY_WITHIN = 900.0
 """Seconds for two engines to start on a slow machine."""
-IMAGES = ("operator", "front-door", "connector-init", "engine-cpu")
 
 
 class NotReadyError(Exception):
@@ -31,11 +29,8 @@ def run_demo(cluster: Cluster) -> None:
     began = time.monotonic()
     console = Console()
     environment, model = build_environment(), cached_model()
-    archives = build_images(IMAGES, with_environment=False)
     cluster.up()
-    for archive in archives:
-        with Progress(f"loading image {archive.stem}"):
-            cluster.load_image(archive)
+    load_images(cluster, environment)
     with Progress("installing the operator with Helm"):
         install_operator(cluster)
     kubectl = Kubectl(cluster)

@@ -12,11 +12,10 @@ import pytest
 from e2e.cluster import chosen_cluster
 from e2e.cluster.interface import Cluster
 from e2e.conversation import Turn
-from e2e.demo.run import IMAGES, wait_until_ready
+from e2e.demo.run import wait_until_ready
 from e2e.engine.environment import build_environment
 from e2e.engine.model import cached_model
-from e2e.images import build_images
-from e2e.installation import install_operator
+from e2e.installation import install_operator, load_images
 from e2e.kubectl import Kubectl
 from e2e.sample import cpu_resource
 from e2e.suite.engines.reference import plain_answers
@@ -61,9 +60,7 @@ def cluster(reference: list[Turn]) -> Iterator[Cluster]:
     cluster.down()
     cluster.up()
     try:
-        archives = build_images(IMAGES, with_environment=not cluster.facts().can_mount_host_paths)
-        for archive in archives:
-            cluster.load_image(archive)
+        load_images(cluster, build_environment())
         install_operator(cluster)
         yield cluster
     finally:
