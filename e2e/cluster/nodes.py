@@ -31,7 +31,7 @@ def read(kubectl: Sequence[str]) -> list[Mapping[str, Any]]:
 
 def facts(nodes: Sequence[Mapping[str, Any]], *, is_local: bool, can_mount_host_paths: bool) -> NodeFacts:
     """The facts of these nodes."""
-    simulated = [node for node in nodes if SIMULATED in node["metadata"].get("annotations", {})]
+    simulated = [node for node in nodes if is_simulated(node)]
     real = [node for node in nodes if node not in simulated]
     architectures = {node["status"]["nodeInfo"]["architecture"] for node in real}
     if len(architectures) > 1:
@@ -56,6 +56,11 @@ def status(kubectl: Sequence[str]) -> list[Part]:
         ]
     except ClusterError as error:
         return [Part("API server", False, str(error))]
+
+
+def is_simulated(node: Mapping[str, Any]) -> bool:
+    """Whether a node only pretends to run pods."""
+    return SIMULATED in node["metadata"].get("annotations", {})
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:

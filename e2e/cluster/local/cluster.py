@@ -5,12 +5,12 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from e2e.cluster import nodes
-from e2e.cluster.binary import build_kubernetes
+from e2e.cluster.binary import build_kubernetes, build_kwok
 from e2e.cluster.interface import ClusterError, NodeFacts, Part
 from e2e.cluster.local import (
     cgroups,
@@ -22,6 +22,7 @@ from e2e.cluster.local import (
     pause_image,
     processes,
     sandbox,
+    simulated,
     state,
 )
 from e2e.cluster.local.endpoints import Endpoints
@@ -59,17 +60,10 @@ class LocalCluster:
     def up(self) -> None:
         binary = build_kubernetes()
         with state.only_one(self._layout.root):
-            if self._is_up(binary):
-                return
-            self._remove()
-            began = time.monotonic()
-            try:
-                self._start(binary)
-            except BaseException:
-                # Logs stay, to be looked at; what runs would only confuse.
-                processes.end(self._layout.root)
-                raise
-            print(f"the cluster is up after {time.monotonic() - began:.0f} s", file=sys.stderr)
+            if not self._is_up(binary):
+                self._remove()
+                self._start_or_end(binary)
+            self._simulate_nodes()
 
     def down(self) -> None:
         with state.only_one(self._layout.root):
@@ -90,9 +84,20 @@ class LocalCluster:
         record = Record.read(self._layout)
         if not record:
             return [Part("cluster", False, f"there is none in {self._layout.root}")]
-        alive = {process.name for process in processes.running(self._layout.root)}
-        parts = [Part(name, name in alive, str(self._layout.log(name))) for name in record.programs]
+        alive = self._alive()
+        names = [*record.programs, *([simulated.PROGRAM] if self._layout.log(simulated.PROGRAM).exists() else [])]
+        parts = [Part(name, name in alive, str(self._layout.log(name))) for name in names]
         return [*parts, *nodes.status(self.kubectl)]
+
+    def _start_or_end(self, binary: Path) -> None:
+        began = time.monotonic()
+        try:
+            self._start(binary)
+        except BaseException:
+            # Logs stay, to be looked at; what runs would only confuse.
+            processes.end(self._layout.root)
+            raise
+        print(f"the cluster is up after {time.monotonic() - began:.0f} s", file=sys.stderr)
 
     def _start(self, binary: Path) -> None:
         state.make(self._layout.root)
@@ -104,15 +109,14 @@ class LocalCluster:
                 packages.require()
                 endpoints = Endpoints(sandbox.NODE_ADDRESS)
                 self._start_with_node(binary, endpoints)
-        started = sorted({process.name for process in processes.running(self._layout.root)})
-        Record(self._profile, str(binary), endpoints, started).write(self._layout)
+        Record(self._profile, str(binary), endpoints, sorted(self._alive())).write(self._layout)
 
     def _start_control_plane(
         self, binary: Path, authority: Authority, endpoints: Endpoints, inside: Sandbox | None
     ) -> None:
         layout = self._layout
         control_plane.write_credentials(layout, endpoints, authority)
-        seen = Layout(sandbox.INSIDE) if inside else layout
+        seen = self._seen_from(inside)
         first, second = control_plane.programs(binary, seen, endpoints, pods_reach_it=inside is not None)
         for batch in (first, second):
             launch.launch(batch, layout, inside)
@@ -133,7 +137,7 @@ class LocalCluster:
         pause_image.write(pause, packages.BUSYBOX)
         self._wait_for_containerd(inside)
         self._import(inside, pause)
-        self._apply(*node.dns_rights())
+        self._run_kubectl("create", "--filename=-", stdin=_list_of(node.dns_rights()))
         launch.launch(node.node_programs(binary), layout, inside)
         wait_until("the node to be ready", self._node_is_ready, timeout=60)
 
@@ -150,6 +154,39 @@ class LocalCluster:
             "get", "node", node.NAME
         )
 
+    def _simulate_nodes(self) -> None:
+        """Make the number of simulated nodes what it shall be."""
+        wanted = {each["metadata"]["name"]: each for each in map(simulated.node, range(self._simulated_nodes))}
+        present = {each["metadata"]["name"] for each in nodes.read(self.kubectl) if nodes.is_simulated(each)}
+        if surplus := present - wanted.keys():
+            self._run_kubectl("delete", "node", *surplus)
+        if wanted:
+            self._start_kwok()
+        else:
+            processes.end(self._layout.root, only=simulated.PROGRAM)
+        if missing := wanted.keys() - present:
+            self._run_kubectl("create", "--filename=-", stdin=_list_of(wanted[name] for name in missing))
+        if wanted:
+            wait_until(
+                "the simulated nodes to be ready", lambda: all(map(nodes.is_ready, nodes.read(self.kubectl))), 60
+            )
+
+    def _start_kwok(self) -> None:
+        record = Record.read(self._layout)
+        assert record is not None
+        if simulated.PROGRAM in self._alive():
+            return
+        inside = sandbox.find(self._layout.root)
+        simulated.write_configuration(self._layout)
+        program = simulated.program(build_kwok(), self._seen_from(inside), record.endpoints)
+        launch.launch([program], self._layout, inside)
+
+    def _seen_from(self, inside: Sandbox | None) -> Layout:
+        return Layout(sandbox.INSIDE) if inside else self._layout
+
+    def _alive(self) -> set[str]:
+        return {process.name for process in processes.running(self._layout.root)}
+
     def _import(self, inside: Sandbox, archive: Path) -> None:
         # Through standard input, as the archive may lie where the sandbox has something else.
         argv = inside.command(node.ctr("images", "import", "-"))
@@ -158,19 +195,18 @@ class LocalCluster:
         if done.returncode:
             raise ClusterError(f"{archive} could not be loaded: {done.stderr.strip()}")
 
-    def _apply(self, *objects: Mapping[str, Any]) -> None:
-        argv = [*self.kubectl, "apply", "--server-side", "--filename=-"]
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+    def _run_kubectl(self, *arguments: str, stdin: str = "") -> None:
+        argv = [*self.kubectl, *arguments]
+        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise ClusterError(f"the API server refused an object of the cluster itself: {done.stderr.strip()}")
+            raise ClusterError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}")
 
     def _succeeds(self, *arguments: str) -> bool:
         return not subprocess.run([*self.kubectl, *arguments], capture_output=True, check=False).returncode
 
     def _is_up(self, binary: Path) -> bool:
         record = Record.read(self._layout)
-        alive = {process.name for process in processes.running(self._layout.root)}
+        alive = self._alive()
         if not record or not alive:
             return False
         if record.profile != self._profile:
@@ -192,3 +228,7 @@ class LocalCluster:
             cgroups.remove()
             kernel_settings.put_back(self._layout.kernel_settings)
         state.remove(root)
+
+
+def _list_of(objects: Iterable[Mapping[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
