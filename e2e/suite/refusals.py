@@ -143,6 +143,20 @@ RULE_REFUSALS: Final = (
     ),
     *(
         Refusal(
+            f"a variable that Tandem sets in spec.{part}",
+            f"spec.{part}.env[0]",
+            f"only Tandem sets {name}; remove the variable",
+            _spec(**{part: {"env": [{"name": name, "value": "1"}]}}),
+            _spec(**{part: {"env": [{"name": "PYTHONHASHSEED", "value": "0"}]}}),
+        )
+        for part, name in (
+            ("engine", "PYTHONHASHSEED"),
+            ("prefill", "VLLM_NIXL_SIDE_CHANNEL_PORT"),
+            ("decode", "TANDEM_ENGINE_ID"),
+        )
+    ),
+    *(
+        Refusal(
             f"devices among the {field} of spec.{part}",
             f"spec.{part}.resources.{field}",
             "may have only cpu, memory and ephemeral-storage; use spec.accelerator for GPUs, EFA and huge pages, "
@@ -282,7 +296,7 @@ RULE_REFUSALS: Final = (
             f"an engine of {role} whose share of the node's EFA devices is none",
             f"spec.{role}.parallelism.tensor",
             "1 of the 8 GPUs of a p4d.24xlarge node have no whole EFA device of its 4; raise the value, or set "
-            "spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
+            "spec.accelerator.efa.perPod, to 0 for none",
             _spec(accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 1}}}),
             _spec(accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 2}}}),
         )
@@ -296,13 +310,6 @@ RULE_REFUSALS: Final = (
         _spec(transfer={"backend": "UCX"}, accelerator={"efa": {"perPod": 0}}),
     ),
     Refusal(
-        "UCX beside EFA devices of one role",
-        "spec.transfer.backend",
-        "UCX does not use EFA devices; use LIBFABRIC, or set spec.accelerator.efa.perPod to 0",
-        _spec(transfer={"backend": "UCX"}, accelerator={"instanceType": "p4d.24xlarge"}, **_tensor(2, 1)),
-        _spec(transfer={"backend": "UCX"}, accelerator={"instanceType": "p4d.24xlarge"}, **_tensor(1, 1)),
-    ),
-    Refusal(
         "LIBFABRIC on an instance type without EFA",
         "spec.transfer.backend",
         "LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA and spec.accelerator.efa.perPod above 0 or absent",
@@ -314,9 +321,7 @@ RULE_REFUSALS: Final = (
         "spec.transfer.backend",
         "LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA and spec.accelerator.efa.perPod above 0 or absent",
         _spec(transfer={"backend": "LIBFABRIC"}, accelerator={"efa": {"perPod": 0}}),
-        _spec(
-            transfer={"backend": "LIBFABRIC"}, accelerator={"efa": {"perPod": 0}, "resourceClaims": [{"name": "efa"}]}
-        ),
+        _spec(transfer={"backend": "LIBFABRIC"}, accelerator={"efa": {"perPod": 1}}),
     ),
 )
 """Refusals by the rules, at least one for each."""
@@ -363,6 +368,13 @@ SCHEMA_REFUSALS: Final = (
         'Invalid value: "20GB": spec.accelerator.sharedMemory in body should match',
         _accelerator(sharedMemory="20GB"),
         _accelerator(sharedMemory="20G"),
+    ),
+    Refusal(
+        "a claim without a name",
+        "spec.accelerator.resourceClaims[0].name",
+        "Required value",
+        _accelerator(resourceClaims=[{"resourceClaimTemplateName": "efa"}]),
+        _accelerator(resourceClaims=[{"name": "efa", "resourceClaimTemplateName": "efa"}]),
     ),
     Refusal(
         "the same variable twice",

@@ -15,6 +15,8 @@ def objects_of(schema: Schema) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one
             return st.sampled_from(values)
         case {"x-kubernetes-int-or-string": True}:
             return st.integers(0, 999) | st.sampled_from(["8", "500m", "1.5", "64Gi"])
+        case {"x-kubernetes-preserve-unknown-fields": True, "properties": _}:
+            return objects_of({**schema, "x-kubernetes-preserve-unknown-fields": False})
         case {"x-kubernetes-preserve-unknown-fields": True}:
             return st.sampled_from([{}, {"metadata": {"labels": {"team": "a"}}}])
         case {"type": "object", "additionalProperties": values}:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command-line arguments that Tandem sets itself, and the rules that keep them out of `args`."""
+"""Arguments and environment variables that Tandem sets itself, and the rules that keep arguments out of `args`."""
 
 from typing import Final
 
@@ -48,6 +48,19 @@ OWNED_FRONT_DOOR_ARGUMENTS: Final = {
     "--worker-urls": "engines are found by their labels",
 }
 """Arguments of vllm-router, and what to use instead."""
+
+OWNED_VARIABLES: Final = frozenset(
+    {
+        "PYTHONHASHSEED",
+        "TANDEM_ENGINE_ID",
+        "TANDEM_PEERS_FILE",
+        "TANDEM_POD_UID",
+        "TANDEM_ROLE",
+        "VLLM_NIXL_SIDE_CHANNEL_HOST",
+        "VLLM_NIXL_SIDE_CHANNEL_PORT",
+    }
+)
+"""Environment variables of engines. `PYTHONHASHSEED=0` may be set, since it is what Tandem sets."""
 
 
 def _without(owned: dict[str, str]) -> list[Rule]:

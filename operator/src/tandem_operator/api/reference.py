@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from tandem_operator.api.accelerators import PROFILES, Profile
-from tandem_operator.api.arguments import OWNED_ENGINE_ARGUMENTS, OWNED_FRONT_DOOR_ARGUMENTS
+from tandem_operator.api.arguments import OWNED_ENGINE_ARGUMENTS, OWNED_FRONT_DOOR_ARGUMENTS, OWNED_VARIABLES
 from tandem_operator.api.names import API_VERSION, CATEGORY, KIND, PLURAL, SHORT_NAME
 from tandem_operator.api.schema import Schema
 from tandem_operator.api.status import ConditionStatus, ConditionType, Reason
@@ -37,6 +37,7 @@ def api_reference(schema: Schema) -> str:
         "They are refused in `args`, under abbreviated names too.\n",
         _table(("argument of vLLM", "instead"), _argument_rows(OWNED_ENGINE_ARGUMENTS)),
         _table(("argument of vllm-router", "instead"), _argument_rows(OWNED_FRONT_DOOR_ARGUMENTS)),
+        "So are these variables in `env`: " + ", ".join(f"`{name}`" for name in sorted(OWNED_VARIABLES)) + ".\n",
     ]
     return "\n".join(sections)
 
@@ -86,7 +87,7 @@ def _type(schema: Schema) -> str:
         case {"type": "object", "additionalProperties": values}:
             words = f"map of at most {schema['maxProperties']}: {_type(values)}"
         case {"x-kubernetes-preserve-unknown-fields": True}:
-            words = "object as in a pod"
+            words = "object, as in a pod"
         case {"type": "integer", "minimum": least, "maximum": most}:
             words = f"whole number, {least} to {most}"
         case {"type": "integer"}:

@@ -7,6 +7,7 @@ Numbers come from `accelerators.PROFILES`. Each rule is tested on a real API ser
 from typing import Final
 
 from tandem_operator.api.accelerators import NO_ACCELERATOR, PROFILES
+from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import MAX_NAME_LENGTH
 from tandem_operator.api.rule import Rule, Verdict, cel_map
 
@@ -59,6 +60,11 @@ MODEL_SOURCE_RULES: Final = (
 )
 
 ENVIRONMENT_RULES: Final = (
+    Rule(
+        holds=f"!(self.name in {sorted(OWNED_VARIABLES)}) || (self.name == 'PYTHONHASHSEED' && self.?value.orValue('') == '0')",
+        message="only Tandem sets {name}; remove the variable",
+        values={"name": "self.name"},
+    ),
     Rule(
         holds="!(has(self.value) && has(self.valueFrom))",
         message="set only one of value and valueFrom",
@@ -118,8 +124,7 @@ ACCELERATOR_RULES: Final = (
 
 _TYPE: Final = "self.accelerator.instanceType"
 _EFA_PER_POD: Final = "self.accelerator.?efa.?perPod"
-_HAS_CLAIMS: Final = "self.accelerator.?resourceClaims.orValue([]).size() > 0"
-"""Devices are then what the claims give, which a rule cannot see."""
+_WANTS_EFA: Final = f"({_EFAS}[{_TYPE}] > 0 && {_EFA_PER_POD}.orValue(1) > 0)"
 _PROTOCOL: Final = "self.?transfer.?protocol.orValue('NixlPull')"
 _BACKEND: Final = "self.?transfer.?backend.orValue('')"
 
@@ -131,11 +136,6 @@ def _tensor(role: str) -> str:
 def _share_of_efas(role: str) -> str:
     """As `Profile.efas_for`."""
     return f"({_GPUS}[{_TYPE}] == 0 ? 0 : {_tensor(role)} * {_EFAS}[{_TYPE}] / {_GPUS}[{_TYPE}])"
-
-
-def _efa_devices(role: str) -> str:
-    """EFA devices that a pod of the role requests."""
-    return f"({_EFA_PER_POD}.hasValue() ? {_EFA_PER_POD}.value() : {_HAS_CLAIMS} ? 0 : {_share_of_efas(role)})"
 
 
 def _role_rules(role: str) -> tuple[Rule, ...]:
@@ -155,10 +155,9 @@ def _role_rules(role: str) -> tuple[Rule, ...]:
             values={"given": "self.accelerator.gpusPerPod", "tensor": tensor},
         ),
         Rule(
-            holds=f"{_BACKEND} == 'UCX' || {_HAS_CLAIMS} || {_EFAS}[{_TYPE}] == 0 || {_EFA_PER_POD}.hasValue()"
-            f" || {_share_of_efas(role)} > 0",
+            holds=f"{_EFAS}[{_TYPE}] == 0 || {_EFA_PER_POD}.hasValue() || {_share_of_efas(role)} > 0",
             message="{tensor} of the {gpus} GPUs of a {type} node have no whole EFA device of its {efas}; raise the "
-            "value, or set spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
+            "value, or set spec.accelerator.efa.perPod, to 0 for none",
             at=f".{role}.parallelism.tensor",
             values={
                 "tensor": tensor,
@@ -190,12 +189,12 @@ SPEC_RULES: Final = (
     *_role_rules("prefill"),
     *_role_rules("decode"),
     Rule(
-        holds=f"{_BACKEND} != 'UCX' || ({_efa_devices('prefill')} == 0 && {_efa_devices('decode')} == 0)",
+        holds=f"{_BACKEND} != 'UCX' || !{_WANTS_EFA}",
         message="UCX does not use EFA devices; use LIBFABRIC, or set spec.accelerator.efa.perPod to 0",
         at=".transfer.backend",
     ),
     Rule(
-        holds=f"{_BACKEND} != 'LIBFABRIC' || {_HAS_CLAIMS} || ({_EFAS}[{_TYPE}] > 0 && {_EFA_PER_POD}.orValue(1) > 0)",
+        holds=f"{_BACKEND} != 'LIBFABRIC' || {_WANTS_EFA}",
         message="LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA and spec.accelerator.efa.perPod "
         "above 0 or absent",
         at=".transfer.backend",

@@ -30,6 +30,7 @@ from tandem_operator.api.values import (
     NumberOrQuantity,
     OpenObject,
     Quantity,
+    ResourceClaim,
     ShortText,
 )
 
@@ -154,8 +155,10 @@ class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
     hugepages_2mi: Quantity | None = None
     """Huge pages of a pod, for example `5120Mi` (request == limit); default: none. libfabric does without."""
     resource_claims: Annotated[
-        tuple[OpenObject, ...],
-        Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+        tuple[ResourceClaim, ...],
+        Field(
+            max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+        ),
     ] = ()
     """`spec.resourceClaims` of the pod, for DRA drivers; the devices of the profile are then not requested."""
     privileged: bool | None = None

@@ -32,3 +32,21 @@ Arguments = Annotated[
 ]
 OpenObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 INT32: Final = {"format": "int32"}
+ResourceClaim = Annotated[
+    dict[str, Any],
+    Field(
+        json_schema_extra={
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {
+                "name": {
+                    "description": "Name of the claim inside the pod; the engine's container uses every claim.",
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": 63,
+                }
+            },
+            "required": ["name"],
+        }
+    ),
+]
+"""An entry of a pod's `spec.resourceClaims`."""
