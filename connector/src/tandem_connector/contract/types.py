@@ -17,6 +17,12 @@ BlockHash = NewType("BlockHash", bytes)
 WantId = NewType("WantId", int)
 """Names a want of one engine incarnation. Only grows, so that what is older than the oldest open want is over."""
 
+OfferId = NewType("OfferId", int)
+"""Names an offer of one engine incarnation."""
+
+QueryId = NewType("QueryId", int)
+"""Names a query of one engine incarnation."""
+
 
 class Role(StrEnum):
     """Which pool an engine belongs to."""

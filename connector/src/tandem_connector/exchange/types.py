@@ -1,12 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the exchange is told and what it asks for."""
+"""The exchange's terms, and what it needs of the engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, Protocol
 
+from tandem_connector.contract.messages import Purpose
 from tandem_connector.contract.types import BlockHash, EngineId, WantId
+
+__all__ = [
+    "BlockHash",
+    "BlockId",
+    "EndReason",
+    "EngineId",
+    "FreshBlocks",
+    "Index",
+    "JobId",
+    "OfferedRun",
+    "Pool",
+    "Purpose",
+    "RequestId",
+    "Seconds",
+    "StepId",
+    "WantId",
+    "Write",
+]
 
 BlockId = NewType("BlockId", int)
 """Place of a block in an engine's own pool."""
@@ -14,21 +33,12 @@ Index = NewType("Index", int)
 """Position of a block within a want."""
 JobId = NewType("JobId", int)
 """Names one write that the workers were asked for."""
+RequestId = NewType("RequestId", str)
+"""The engine's own id of a live request."""
+StepId = NewType("StepId", int)
+"""Names a scheduled step of this engine. Only grows; steps end in the order in which they were scheduled."""
 Seconds = NewType("Seconds", float)
 """A duration, or a time of this process's monotonic clock; never another machine's clock."""
-
-
-class Purpose(StrEnum):
-    """Why blocks are wanted; the direction and cause that metrics are labelled with."""
-
-    FORWARD = "forward"
-    """Decode wants what prefill computes, for a request that waits."""
-    REVERSE_PUSH = "reverse_push"
-    """Prefill takes what decode offered: landing blocks, nobody waits."""
-    REVERSE_FETCH = "reverse_fetch"
-    """Prefill wants what decode has, for a request that waits."""
-    MOVE = "move"
-    """A successor takes what a draining engine offered."""
 
 
 class EndReason(StrEnum):
@@ -39,7 +49,13 @@ class EndReason(StrEnum):
     """The holder said that the rest will not come."""
     EXPIRED = "expired"
     CANCELLED = "cancelled"
+    """The request was aborted, or the engine shuts down."""
+    RESET = "reset"
+    """The prefix cache was reset: nothing that was received may be used."""
+    PEER_SILENT = "peer_silent"
     PEER_GONE = "peer_gone"
+    REFUSED = "refused"
+    """Not sent at all: the peer is not connected, or too many blocks are in quarantine."""
 
 
 class Pool(Protocol):
@@ -54,24 +70,35 @@ class Pool(Protocol):
         ...
 
     def unpin(self, blocks: Sequence[BlockId]) -> None:
-        """Take one reference from each; a block without any becomes evictable, or free if it has no name."""
+        """Take one reference from each; a block without any becomes evictable, or free if it has no name.
+
+        The first of `blocks` is to be reused first.
+        """
+        ...
+
+    def room(self) -> int:
+        """How many blocks `take` may give now without taking what is better used otherwise."""
         ...
 
     def take(self, count: int) -> tuple[BlockId, ...] | None:
-        """`count` blocks without name, each with one reference; None when the landing share or the pool is exhausted."""
+        """`count` blocks without name, each with one reference; None when there are not as many."""
         ...
 
     def commit(self, block_hash: BlockHash, block: BlockId, position: int) -> bool:
         """Put a written block into the prefix cache under its name; False when the name is there already.
 
-        `position` is the block's index in its token sequence.
+        `position` is the block's index in its token sequence. The caller keeps its reference.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A job for the workers: write own blocks `sources` into blocks `destinations` of the peer."""
+    """A job for the workers: write own blocks `sources` into blocks `destinations` of the peer.
+
+    Each rank's notification names the want and the indices. The job's end is reported once, for all ranks together, and
+    only when no rank has it in flight.
+    """
 
     job: JobId
     peer: EngineId
@@ -80,6 +107,26 @@ class Write:
     sources: tuple[BlockId, ...]
     destinations: tuple[BlockId, ...]
     deadline: Seconds
-    """The workers must not post it after this time of the machine's monotonic clock."""
-    after_forward: bool
-    """The sources become valid by the forward pass of the step that is being scheduled: post when it has run."""
+    """The workers must not post it after this time of the machine's monotonic clock, but report it failed."""
+    after: StepId | None
+    """The sources become valid by the forward pass of this step: post when it has run. None: valid now."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreshBlocks:
+    """Full blocks of one request that a scheduled step fills: valid when its forward pass has run."""
+
+    request: RequestId
+    position: int
+    """Index of the first one in the request's token sequence; the others follow it."""
+    hashes: tuple[BlockHash, ...]
+    blocks: tuple[BlockId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedRun:
+    """Consecutive blocks of one token sequence."""
+
+    position: int
+    """Index of the first one in the sequence."""
+    hashes: tuple[BlockHash, ...]

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exchange's numbers."""
+
+from dataclasses import dataclass
+
+from tandem_connector.exchange.types import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """Times and bounds of one engine's exchange. The defaults suit a pool of some ten thousand blocks."""
+
+    landing_ttl: Seconds = Seconds(5.0)
+    """Time to live of a want that answers an offer."""
+    post_margin: float = 0.1
+    """Part of a want's time to live, at its end, in which the holder posts nothing more."""
+    nobody_grace: Seconds = Seconds(2.0)
+    """How long a holder waits for a request that will compute what is wanted, before it says that nobody will."""
+    ping_interval: Seconds = Seconds(0.5)
+    """How often a peer is told which wants are open there, while there are any."""
+    cancel_patience: Seconds = Seconds(5.0)
+    """How long a cancelled want may lack its acknowledgement before its blocks count as quarantined."""
+    transport_bound: Seconds = Seconds(10.0)
+    """How long after an engine's certain end the network may still deliver what it had posted."""
+    quarantine_blocks: int = 1_024
+    """Most blocks in quarantine. Beyond it nothing new is wanted, and the engine is unhealthy."""
+    landing_blocks: int = 512
+    """Most blocks that wait for offered content, over all peers."""
+    landing_blocks_per_peer: int = 256
+    pinned_blocks: int = 2_048
+    """Most own blocks that are referenced for writes at one time; what is wanted beyond waits."""
+    blocks_per_write: int = 256
+    wants_per_peer: int = 1_024
+    """Most wants of one peer that are served at one time."""
+    tombstones_per_peer: int = 4_096
+    offer_every: int = 8
+    """Full blocks that a request computes between two offers while it decodes; 0: only when it ends."""
+    move_batch: int = 256
+    """Blocks in each offer of a move; the next is made when the last has been answered."""
+    offer_patience: Seconds = Seconds(2.0)
+    """How long a move waits for the answer to an offer; nothing lacking is answered by silence."""
