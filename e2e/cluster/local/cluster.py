@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Kubernetes on this machine, without Docker: the steps from nothing to ready, and back."""
 
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from e2e.cluster import nodes
 from e2e.cluster.binary import build_kubernetes, build_kwok
@@ -25,6 +22,7 @@ from e2e.cluster.local import (
     simulated,
     state,
 )
+from e2e.cluster.local.administrator import Administrator
 from e2e.cluster.local.endpoints import Endpoints
 from e2e.cluster.local.layout import Layout
 from e2e.cluster.local.pki import Authority
@@ -58,6 +56,8 @@ class LocalCluster:
         return [str(build_kubernetes()), "kubectl", f"--kubeconfig={self.kubeconfig}"]
 
     def up(self) -> None:
+        if self._profile is Profile.NODE:
+            packages.require()
         binary = build_kubernetes()
         with state.only_one(self._layout.root):
             if not self._is_up(binary):
@@ -106,7 +106,6 @@ class LocalCluster:
                 endpoints = Endpoints.free()
                 self._start_control_plane(binary, Authority.new(), endpoints, None)
             case Profile.NODE:
-                packages.require()
                 endpoints = Endpoints(sandbox.NODE_ADDRESS)
                 self._start_with_node(binary, endpoints)
         Record(self._profile, str(binary), endpoints, sorted(self._alive())).write(self._layout)
@@ -121,8 +120,8 @@ class LocalCluster:
         for batch in (first, second):
             launch.launch(batch, layout, inside)
         # No pod can be made before; it also shows that the controllers work.
-        asked = ["get", "serviceaccount", "default", "--namespace=default"]
-        wait_until("the default service account", lambda: self._succeeds(*asked), timeout=30)
+        administrator = self._administrator()
+        wait_until("the default service account", lambda: administrator.has("serviceaccount", "default"), timeout=30)
 
     def _start_with_node(self, binary: Path, endpoints: Endpoints) -> None:
         layout = self._layout
@@ -137,7 +136,7 @@ class LocalCluster:
         pause_image.write(pause, packages.BUSYBOX)
         self._wait_for_containerd(inside)
         self._import(inside, pause)
-        self._run_kubectl("create", "--filename=-", stdin=_list_of(node.dns_rights()))
+        self._administrator().create(node.dns_rights())
         launch.launch(node.node_programs(binary), layout, inside)
         wait_until("the node to be ready", self._node_is_ready, timeout=60)
 
@@ -150,22 +149,20 @@ class LocalCluster:
 
     def _node_is_ready(self) -> bool:
         launch.require_alive(["kubelet", "kube-proxy", "coredns"], self._layout)
-        return all(nodes.is_ready(each) for each in nodes.read(self.kubectl)) and self._succeeds(
-            "get", "node", node.NAME
-        )
+        return any(nodes.is_ready(each) for each in nodes.read(self.kubectl))
 
     def _simulate_nodes(self) -> None:
         """Make the number of simulated nodes what it shall be."""
         wanted = {each["metadata"]["name"]: each for each in map(simulated.node, range(self._simulated_nodes))}
         present = {each["metadata"]["name"] for each in nodes.read(self.kubectl) if nodes.is_simulated(each)}
         if surplus := present - wanted.keys():
-            self._run_kubectl("delete", "node", *surplus)
+            self._administrator().delete("node", surplus)
         if wanted:
             self._start_kwok()
         else:
             processes.end(self._layout.root, only=simulated.PROGRAM)
         if missing := wanted.keys() - present:
-            self._run_kubectl("create", "--filename=-", stdin=_list_of(wanted[name] for name in missing))
+            self._administrator().create(wanted[name] for name in missing)
         if wanted:
             wait_until(
                 "the simulated nodes to be ready", lambda: all(map(nodes.is_ready, nodes.read(self.kubectl))), 60
@@ -184,6 +181,9 @@ class LocalCluster:
     def _seen_from(self, inside: Sandbox | None) -> Layout:
         return Layout(sandbox.INSIDE) if inside else self._layout
 
+    def _administrator(self) -> Administrator:
+        return Administrator(self.kubectl)
+
     def _alive(self) -> set[str]:
         return {process.name for process in processes.running(self._layout.root)}
 
@@ -194,15 +194,6 @@ class LocalCluster:
             done = subprocess.run(argv, stdin=content, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ClusterError(f"{archive} could not be loaded: {done.stderr.strip()}")
-
-    def _run_kubectl(self, *arguments: str, stdin: str = "") -> None:
-        argv = [*self.kubectl, *arguments]
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ClusterError(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}")
-
-    def _succeeds(self, *arguments: str) -> bool:
-        return not subprocess.run([*self.kubectl, *arguments], capture_output=True, check=False).returncode
 
     def _is_up(self, binary: Path) -> bool:
         record = Record.read(self._layout)
@@ -228,7 +219,3 @@ class LocalCluster:
             cgroups.remove()
             kernel_settings.put_back(self._layout.kernel_settings)
         state.remove(root)
-
-
-def _list_of(objects: Iterable[Mapping[str, Any]]) -> str:
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})

@@ -11,6 +11,8 @@ from e2e.cluster.progress import Progress
 
 CNI_PLUGINS = Path("/usr/lib/cni")
 BUSYBOX = Path("/usr/bin/busybox")
+_LOCK_TIMEOUT = 300
+"""Seconds to wait for somebody else's apt-get."""
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 
 # Programs rather than packages are looked for: containerd may be Docker's own, which Debian's package would replace.
@@ -60,6 +62,12 @@ def missing() -> list[str]:
 
 def _apt_get(*arguments: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["apt-get", f"--option=DPkg::Lock::Timeout={_LOCK_TIMEOUT}", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise ClusterError(f"`apt-get {' '.join(arguments)}` failed:\n{(done.stderr or done.stdout)[-2000:]}")

@@ -67,9 +67,16 @@ def make(root: Path) -> None:
 
 
 def remove(root: Path) -> None:
-    """Remove the state folder if it is one; leave any other folder alone."""
+    """Remove the state folder if it is one; leave any other folder alone.
+
+    Raises:
+        ClusterError: It belongs to another user.
+    """
     if (root / _SIGN).exists():
-        shutil.rmtree(root)
+        try:
+            shutil.rmtree(root)
+        except PermissionError as error:
+            raise ClusterError(f"{error.filename} belongs to another user: whoever ran `up` must run this") from error
 
 
 @contextmanager
