@@ -4,5 +4,19 @@
 from tests.builders.nodes import a_node
 from tests.builders.pods import a_pod, a_ready_pod
 from tests.builders.resources import a_resource
+from tests.builders.surroundings import DEFAULTS, carried_out, observed, settled
+from tests.builders.workloads import TEMPLATE, a_deployment, a_set
 
-__all__ = ["a_node", "a_pod", "a_ready_pod", "a_resource"]
+__all__ = [
+    "DEFAULTS",
+    "TEMPLATE",
+    "a_deployment",
+    "a_node",
+    "a_pod",
+    "a_ready_pod",
+    "a_resource",
+    "a_set",
+    "carried_out",
+    "observed",
+    "settled",
+]

@@ -26,7 +26,7 @@ CONNECTOR_CONTAINER: Final = "connector"
 
 _PROBE: Final = ["python3", "-I", "-S", f"{contract.CONNECTOR_PATH}/tandem_connector/probe.py"]
 _START_PERIOD_SECONDS: Final = 10
-_START_LIMIT_SECONDS: Final = 2 * 60 * 60
+START_LIMIT_SECONDS: Final = 2 * 60 * 60
 """700 GB of weights take 5 minutes from local NVMe and an hour at 200 MB/s."""
 _DRAIN_SECONDS: Final = 5
 """Between the deletion of a pod and SIGTERM: in it the operator takes the pod's label away and the front door forgets the pod."""
@@ -193,7 +193,7 @@ def _probes() -> dict[str, Any]:
             "httpGet": {"path": "/health", "port": "http", "scheme": "HTTP"},
             "periodSeconds": _START_PERIOD_SECONDS,
             "timeoutSeconds": 5,
-            "failureThreshold": _START_LIMIT_SECONDS // _START_PERIOD_SECONDS,
+            "failureThreshold": START_LIMIT_SECONDS // _START_PERIOD_SECONDS,
         },
         "readinessProbe": {**both_doors, "periodSeconds": 5, "timeoutSeconds": 10, "failureThreshold": 3},
         "livenessProbe": {**both_doors, "periodSeconds": 30, "timeoutSeconds": 20, "failureThreshold": 10},

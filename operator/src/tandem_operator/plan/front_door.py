@@ -13,12 +13,14 @@ from tandem_operator.api.names import (
     front_door_name,
 )
 from tandem_operator.plan.children import FRONT_DOOR_APPLICATION, labels, metadata, selector
+from tandem_operator.plan.engines import START_LIMIT_SECONDS
 from tandem_operator.plan.overlay import overlaid
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.types import Manifest
 
 ROUTER_CONTAINER: Final = "router"
 _NON_ROOT: Final = 65532
+_OWN_START_SECONDS: Final = 600
 
 
 def front_door(resolved: Resolved) -> tuple[Manifest, ...]:
@@ -143,6 +145,8 @@ def _deployment(resolved: Resolved) -> Manifest:
         "metadata": _metadata(resolved),
         "spec": {
             "replicas": gateway.replicas,
+            # Its pods are ready when engines are, which is no fault of theirs.
+            "progressDeadlineSeconds": START_LIMIT_SECONDS + _OWN_START_SECONDS,
             "selector": {"matchLabels": selector(resolved.name, FRONT_DOOR_ROLE)},
             "template": overlaid(template, gateway.overlay, field="spec.frontDoor.podTemplate", needs=ROUTER_CONTAINER),
         },
@@ -151,7 +155,6 @@ def _deployment(resolved: Resolved) -> Manifest:
 
 def _router(resolved: Resolved) -> dict[str, Any]:
     gateway = resolved.front_door
-    answers = {"httpGet": {"path": "/liveness", "port": "http", "scheme": "HTTP"}, "timeoutSeconds": 5}
     return {
         "name": ROUTER_CONTAINER,
         "image": gateway.image,
@@ -168,6 +171,11 @@ def _router(resolved: Resolved) -> dict[str, Any]:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        "readinessProbe": {**answers, "periodSeconds": 5, "failureThreshold": 3},
-        "livenessProbe": {**answers, "periodSeconds": 20, "failureThreshold": 6},
+        # 503 until the router knows an engine of each role that is well: being ready means that a turn can be served.
+        "readinessProbe": {**_get("/readiness"), "periodSeconds": 5, "failureThreshold": 2},
+        "livenessProbe": {**_get("/liveness"), "periodSeconds": 20, "failureThreshold": 6},
     }
+
+
+def _get(path: str) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": "http", "scheme": "HTTP"}, "timeoutSeconds": 5}
