@@ -51,6 +51,7 @@ check: setup ## Lint, types, import layers, generated files, YAML, workflows
 	@$(PYTHON) -m mypy
 	@.venv/bin/lint-imports
 	@$(PYTHON) -m tandem_operator.api.crd check
+	@$(PYTHON) -m charts check
 	@$(PYTHON) -m e2e.images dockerfiles --check
 	@$(PYTHON) -m yamllint --strict .
 	@$(PYTHON) -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yaml
@@ -62,8 +63,9 @@ format: setup ## Format the code and apply safe fixes
 	@$(PYTHON) -m ruff format .
 
 .PHONY: generate
-generate: setup ## Write the CRD, its reference and the Dockerfiles from their sources
+generate: setup ## Write the CRD, its reference, the plain install and the Dockerfiles from their sources
 	@$(PYTHON) -m tandem_operator.api.crd write
+	@$(PYTHON) -m charts write
 	@$(PYTHON) -m e2e.images dockerfiles
 
 .PHONY: images

@@ -6,16 +6,14 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 from tandem_operator.api import names
 from tandem_operator.api.reference import api_reference, conditions_reference
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.api.schema import Schema, structural_schema
+from tandem_operator.api.text import as_yaml
 
 CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
 
@@ -86,7 +84,7 @@ def definition() -> dict[str, Any]:
 
 def manifest() -> str:
     """The definition as the YAML text of crds/."""
-    return f"{HEADER}---\n{_yaml(definition())}"
+    return f"{HEADER}---\n{as_yaml(definition())}"
 
 
 def chart_template() -> str:
@@ -96,8 +94,8 @@ def chart_template() -> str:
     and with it all resources, outlive `helm uninstall`.
     """
     crd = definition()
-    head = _yaml({key: crd[key] for key in ("apiVersion", "kind", "metadata")})
-    body = _yaml({"spec": crd["spec"]})
+    head = as_yaml({key: crd[key] for key in ("apiVersion", "kind", "metadata")})
+    body = as_yaml({"spec": crd["spec"]})
     if "{{" in head + body:
         raise ValueError("the definition has `{{`, which Helm would take for a template's action")
     keep = "  {{- if .Values.crds.keep }}\n  annotations:\n    helm.sh/resource-policy: keep\n  {{- end }}\n"
@@ -112,28 +110,6 @@ def generated_files() -> dict[Path, str]:
         Path("docs/reference/api.md"): api_reference(resource_schema()),
         Path("docs/reference/conditions.md"): conditions_reference(),
     }
-
-
-class _Dumper(yaml.SafeDumper):
-    """Block style, indented lists, no anchors, several lines as a literal block."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
-        super().increase_indent(flow, indentless=False)
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class' signature
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in value else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def _yaml(value: Mapping[str, Any]) -> str:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
 
 
 def main(arguments: list[str] | None = None) -> int:

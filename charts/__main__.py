@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Derives the chart's README and the plain manifests from the chart: `python -m charts write|check`.
+
+The README's table of values comes from the comments of values.yaml; manifests/install.yaml is the chart with its defaults,
+for clusters without Helm.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from charts.values import Value, described_values
+from e2e.cluster.tools import helm_path
+from tandem_operator.api.text import as_yaml
+
+CHART = Path(__file__).parent / "tandem"
+ROOT = Path(__file__).parent.parent
+NAMESPACE = "tandem-system"
+
+
+def readme() -> str:
+    """The chart's README: the text around it, and the table of all values."""
+    values = described_values((CHART / "values.yaml").read_text(encoding="utf-8"))
+    rows = "".join(_row(value) for value in values)
+    template = (CHART.parent / "README.template.md").read_text(encoding="utf-8")
+    return template.replace("{{ values }}", f"| value | default | meaning |\n| --- | --- | --- |\n{rows}")
+
+
+def _row(value: Value) -> str:
+    return f"| `{value.path}` | `{value.default}` | {value.description} |\n"
+
+
+def install_manifest() -> str:
+    """The chart's objects with default values, behind their namespace."""
+    rendered = subprocess.run(
+        [str(helm_path()), "template", "tandem", str(CHART), "--namespace", NAMESPACE, "--kube-version", "1.34.0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    objects: list[dict[str, Any]] = [namespace, *filter(None, yaml.safe_load_all(rendered.stdout))]
+    header = (
+        "# SPDX-License-Identifier: Apache-2.0\n"
+        "# Generated from charts/tandem by `make generate`. Do not edit.\n"
+        "# kubectl apply --server-side -f install.yaml\n"
+    )
+    return header + "".join(f"---\n{as_yaml(each)}" for each in objects)
+
+
+def derived_files() -> dict[Path, str]:
+    """Everything that is derived from the chart, by path from the repository's root."""
+    return {Path("charts/tandem/README.md"): readme(), Path("manifests/install.yaml"): install_manifest()}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write or check the derived files. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m charts", description=main.__doc__)
+    parser.add_argument("action", choices=("write", "check"))
+    action = parser.parse_args(arguments).action
+    differing = {
+        path: text
+        for path, text in derived_files().items()
+        if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != text
+    }
+    for path, text in differing.items():
+        print(f"{'written' if action == 'write' else 'differs from the chart'}: {path}")
+        if action == "write":
+            (ROOT / path).write_text(text, encoding="utf-8")
+    if action == "check" and differing:
+        print("run `make generate` and commit the result", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
