@@ -12,7 +12,6 @@ from e2e.cluster.interface import ClusterError, NodeFacts, Part
 from e2e.cluster.local import (
     cgroups,
     control_plane,
-    kernel_settings,
     launch,
     node,
     packages,
@@ -56,6 +55,7 @@ class LocalCluster:
         return [str(build_kubernetes()), "kubectl", f"--kubeconfig={self.kubeconfig}"]
 
     def up(self) -> None:
+        self._refuse_another_profile()
         if self._profile is Profile.NODE:
             packages.require()
         binary = build_kubernetes()
@@ -125,7 +125,6 @@ class LocalCluster:
 
     def _start_with_node(self, binary: Path, endpoints: Endpoints) -> None:
         layout = self._layout
-        kernel_settings.keep(layout.kernel_settings)
         inside = sandbox.create(layout.root)
         cgroups.create()
         authority = Authority.new()
@@ -195,27 +194,24 @@ class LocalCluster:
         if done.returncode:
             raise ClusterError(f"{archive} could not be loaded: {done.stderr.strip()}")
 
-    def _is_up(self, binary: Path) -> bool:
+    def _refuse_another_profile(self) -> None:
         record = Record.read(self._layout)
-        alive = self._alive()
-        if not record or not alive:
-            return False
-        if record.profile != self._profile:
+        if record and record.profile != self._profile and self._alive():
             raise ClusterError(
                 f"the cluster in {self._layout.root} is up with the profile {record.profile.value}, "
                 f"not {self._profile.value}: run `down` first, or give another --state folder"
             )
+
+    def _is_up(self, binary: Path) -> bool:
+        record = Record.read(self._layout)
         return (
-            record.binary == str(binary)
-            and alive >= set(record.programs)
+            record is not None
+            and record.binary == str(binary)
+            and self._alive() >= set(record.programs)
             and launch.answers(f"{record.endpoints.server}/readyz", self._layout.certificate("ca"))
         )
 
     def _remove(self) -> None:
-        root = self._layout.root
-        had_node = self._layout.kernel_settings.exists() or sandbox.find(root) is not None
-        sandbox.remove(root)
-        if had_node:
+        if sandbox.remove(self._layout.root):
             cgroups.remove()
-            kernel_settings.put_back(self._layout.kernel_settings)
-        state.remove(root)
+        state.remove(self._layout.root)

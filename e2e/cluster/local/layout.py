@@ -51,13 +51,8 @@ class Layout:
         return self.root / "pod-logs"
 
     @property
-    def kernel_settings(self) -> Path:
-        """The kernel's settings before the kubelet. Exists if there is or was a node."""
-        return self.root / "kernel-settings.json"
-
-    @property
     def sandbox_ready(self) -> Path:
-        """Exists once the sandbox of a node is set up."""
+        """Exists once the sandbox of a node was set up, also after its end."""
         return self.root / "sandbox-ready"
 
     def kubeconfig_of(self, program: str) -> Path:

@@ -20,8 +20,8 @@ _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 
 
-def write(archive: Path, program: Path) -> None:
-    """Write an OCI archive whose only file is `program`, a static busybox."""
+def write(archive: Path, program: Path, reference: str = REFERENCE) -> None:
+    """Write an OCI archive called `reference`, whose only file is `program`, a static busybox."""
     layer = _tar({"busybox": program.read_bytes()}, mode=0o755)
     config = _json(
         {
@@ -40,7 +40,7 @@ def write(archive: Path, program: Path) -> None:
         }
     )
     # containerd takes the image's name from this annotation.
-    named = _descriptor(manifest, _MANIFEST_TYPE) | {"annotations": {"io.containerd.image.name": REFERENCE}}
+    named = _descriptor(manifest, _MANIFEST_TYPE) | {"annotations": {"io.containerd.image.name": reference}}
     index = _json({"schemaVersion": 2, "manifests": [named]})
     blobs = {f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}": blob for blob in (layer, config, manifest)}
     files = {"oci-layout": _json({"imageLayoutVersion": "1.0.0"}), "index.json": index, **blobs}

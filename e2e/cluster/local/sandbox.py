@@ -35,7 +35,7 @@ _LINK_CIDR_LENGTH = 30
 _NAME = "sandbox"
 _SCRIPT = Path(__file__).with_name("sandbox.sh")
 _CNI_CACHE = Path("/var/lib/cni")
-_MADE_CNI_CACHE = "made-cni-cache"
+"""libcni writes there whatever one configures; the sandbox covers it, for which it must exist."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,7 @@ def create(state: Path) -> Sandbox:
             "or `up --control-plane-only` here"
         )
     layout = Layout(state)
-    if not _CNI_CACHE.exists():
-        (state / _MADE_CNI_CACHE).touch()
-        _CNI_CACHE.mkdir(mode=0o755)
+    _CNI_CACHE.mkdir(mode=0o755, exist_ok=True)
     unshare = [
         "unshare",
         "--mount",
@@ -96,14 +94,21 @@ def create(state: Path) -> Sandbox:
     return sandbox
 
 
-def remove(state: Path) -> None:
-    """End everything inside, and take the connection away. Harmless when there is no sandbox."""
-    if find(state) or _owner_of_link() == str(state):
+def remove(state: Path) -> bool:
+    """End all processes of the cluster, and the connection with its sandbox.
+
+    Returns:
+        Whether there is a trace of a sandbox, so that what it had outside its namespaces must be removed too.
+    """
+    has_link = _owner_of_link() == str(state)
+    was_there = has_link or Layout(state).sandbox_ready.exists() or find(state) is not None
+    if has_link:
         # The kernel removes the links of a dead namespace some time later; a new node would find them in its way.
         subprocess.run(["ip", "link", "delete", HOST_LINK], capture_output=True, check=False)
     processes.end(state)
-    if (state / _MADE_CNI_CACHE).exists() and _CNI_CACHE.exists():
+    if was_there and _CNI_CACHE.exists() and not any(_CNI_CACHE.iterdir()):
         _CNI_CACHE.rmdir()
+    return was_there
 
 
 def _connect(sandbox: Sandbox, state: Path) -> None:

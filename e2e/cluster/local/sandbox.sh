@@ -17,6 +17,16 @@ mount -t tmpfs -o mode=755 tmpfs /var/lib/cni
 mkdir /run/tandem
 mount --bind . /run/tandem
 
+# The kubelet wants other values of these than most machines have, and would set them for the whole machine. It gets
+# copies. (kubernetes/pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables)
+for setting in kernel/keys/root_maxbytes kernel/keys/root_maxkeys kernel/panic kernel/panic_on_oops \
+    vm/overcommit_memory vm/panic_on_oom; do
+    copy=/run/settings/$setting
+    mkdir -p "${copy%/*}"
+    cat "/proc/sys/$setting" >"$copy"
+    mount --bind "$copy" "/proc/sys/$setting"
+done
+
 ip link set lo up
 echo 1 >/proc/sys/net/ipv4/ip_forward
 
