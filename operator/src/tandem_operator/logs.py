@@ -37,10 +37,10 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # kopf says for each event of each object that its handler succeeded; what we do about it is logged by ourselves.
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
-    for chatty in ("asyncio", "aiohttp.access"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    if level != "debug":
+        # kopf says for each event of each object that its handler succeeded; what we do about it is logged by ourselves.
+        for chatty in ("kopf", "asyncio"):
+            logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
 
 
 def _keys_as_text(_: object, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:

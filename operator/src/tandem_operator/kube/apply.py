@@ -16,15 +16,17 @@ from tandem_operator.api.status import Status
 from tandem_operator.kube.client import Client, Json
 from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, Refused
 from tandem_operator.kube.events import event
-from tandem_operator.kube.kinds import EVENT, POD, RESOURCE, Kind, key_of, kind_of
+from tandem_operator.kube.kinds import EVENT, POD, RESOURCE, Kind, kind_of
 from tandem_operator.kube.ownership import check_ownership
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
+from tandem_operator.plan.children import key_of
 from tandem_operator.plan.types import EventType, Manifest, ObjectKey, PodPatch, Refusal
 
 _log = structlog.get_logger()
 
 _PARALLEL_PATCHES: Final = 8
+_BOOKKEEPING: Final = frozenset({"resourceVersion", "managedFields", "generation"})
 
 
 @dataclass(frozen=True)
@@ -185,11 +187,11 @@ class Applier:
     async def _apply(
         self, kind: Kind, manifest: Manifest, present: Manifest | None, *, subresource: str | None = None
     ) -> Json:
-        since = self._watches.now()
         result = await self._client.apply(kind, manifest, subresource=subresource)
-        changed = present is None or _version(present) != _version(result)
-        if changed:
-            self._watches.wrote(kind.plural, manifest["metadata"]["namespace"], since)
+        self._watches.wrote(kind.plural, result["metadata"])
+        # Not its version: that also changes when another writes the status between our reading and writing.
+        compare = _without_bookkeeping if subresource is None else _status
+        changed = present is None or compare(present) != compare(result)
         self._metrics.applies.labels(kind.kind, "changed" if changed else "unchanged").inc()
         if changed and subresource is None and kind is not POD:
             _log.info("applied", kind=kind.kind, name=manifest["metadata"]["name"], new=present is None)
@@ -203,8 +205,9 @@ def _refusal(key: ObjectKey, error: Refused) -> Refusal:
     return Refusal(key, immutable=isinstance(error, ImmutableField), message=str(error))
 
 
-def _version(manifest: Manifest) -> str:
-    return str(manifest["metadata"].get("resourceVersion", ""))
+def _status(live: Manifest) -> Manifest | None:
+    status: Manifest | None = live.get("status")
+    return status
 
 
 def _without_bookkeeping(live: Manifest) -> Manifest:
@@ -212,7 +215,7 @@ def _without_bookkeeping(live: Manifest) -> Manifest:
 
     `generation` alone would not do: it does not count changes of labels, annotations, or of kinds that have none.
     """
-    metadata = {k: v for k, v in live["metadata"].items() if k not in ("resourceVersion", "managedFields")}
+    metadata = {k: v for k, v in live["metadata"].items() if k not in _BOOKKEEPING}
     return {**{field: value for field, value in live.items() if field != "status"}, "metadata": metadata}
 
 

@@ -145,10 +145,12 @@ class Client:
             if 200 <= status < 300:
                 parsed: Json = json.loads(content)
                 return parsed
-            self._metrics.api_errors.labels(method, kind.plural, str(status or "unreachable")).inc()
-            message = _message_of(content) or f"HTTP {status}"
+            if status != 404:
+                self._metrics.api_errors.labels(method, kind.plural, str(status or "unreachable")).inc()
+            answer = _parsed(content)
+            message = str(answer.get("message") or f"HTTP {status}")
             if status and status not in _TRANSIENT:
-                raise _permanent(status, f"{method} {path}: {message}")
+                raise _permanent(status, f"{method} {path}: {message}", answer)
             asked = _retry_after(headers)
             wait = next(backoff, None)
             if wait is None or asked > _LONGEST_WAIT:
@@ -182,15 +184,16 @@ def _retry_after(headers: Mapping[str, str]) -> float:
     return float(value) if value.isdecimal() else 0.0
 
 
-def _message_of(content: str) -> str:
-    """The message of a Status object; of anything else (a proxy's page) the beginning."""
+def _parsed(content: str) -> Json:
+    """A Status object; of anything else (a proxy's page) the beginning as its message."""
     try:
-        return str(json.loads(content)["message"])
-    except (ValueError, KeyError, TypeError):
-        return content[:500]
+        status = json.loads(content)
+    except ValueError:
+        status = None
+    return status if isinstance(status, dict) else {"message": content[:500]}
 
 
-def _permanent(status: int, message: str) -> Exception:
+def _permanent(status: int, message: str, answer: Json) -> Exception:
     match status:
         case 404 | 410:
             return Gone(message)
@@ -199,7 +202,16 @@ def _permanent(status: int, message: str) -> Exception:
         case 401:
             # The token file is read again every minute, so a rotated token heals by waiting.
             return Requeue(f"{message} (the operator's credentials are not accepted)", timedelta(seconds=30))
+        case 422 if "metadata.uid" in _causes(answer):
+            # How an apply with the uid of a former object of this name is turned down.
+            return Conflict(message)
         case 422 if any(mark in message for mark in _IMMUTABLE_MARKS):
             return ImmutableField(message)
         case _:
             return Refused(message)
+
+
+def _causes(answer: Json) -> set[str]:
+    """The fields that a Status object complains about."""
+    details = answer.get("details") or {}
+    return {cause.get("field", "") for cause in details.get("causes") or ()}

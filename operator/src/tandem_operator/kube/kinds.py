@@ -65,11 +65,6 @@ def kind_of(key: ObjectKey) -> Kind:
     return _BY_NAME[key.api_version, key.kind]
 
 
-def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
-    """Names the object of a manifest in its namespace."""
-    return ObjectKey(manifest["apiVersion"], manifest["kind"], manifest["metadata"]["name"])
-
-
 def controller_of(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The owner reference that says `controller: true`, if there is one."""
     owners = manifest["metadata"].get("ownerReferences") or ()

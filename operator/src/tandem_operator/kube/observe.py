@@ -11,9 +11,10 @@ from tandem_operator.api import names
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.kube.apply import Applied, Patched
 from tandem_operator.kube.client import Client, Json
-from tandem_operator.kube.kinds import CHILD_KINDS, DEPLOYMENT, POD, RESOURCE, STATEFUL_SET, controller_of, key_of
+from tandem_operator.kube.kinds import CHILD_KINDS, DEPLOYMENT, POD, RESOURCE, STATEFUL_SET, controller_of
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.ownership import owns
+from tandem_operator.plan.children import key_of
 from tandem_operator.plan.types import Manifest, ObjectKey, Observed, Refusal
 
 

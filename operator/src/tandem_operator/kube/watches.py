@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What proves that the watches are alive, also when the cluster is quiet.
 
-A watch that died silently looks like a cluster in which nothing happens. Two facts tell them apart, for every watch on its own and
-without further requests or rights:
+A watch that died silently looks like a cluster in which nothing happens. Two facts tell them apart, for every watch on its
+own and without further requests or rights:
 
-* *The watch is asked for again.* The API server ends each watch request after the time limit that the request carries. A live
-  watch therefore makes a new request at least that often, in a quiet cluster and also while the API server is away.
-* *Our own writes come back.* What the operator changes must show up in the watch of that kind.
+* *The watch is asked for again.* The API server ends each watch request after the time limit that the request carries. A
+  live watch therefore makes a new request at least that often, in a quiet cluster and also while the API server is away.
+* *Our own writes come back.* The version of an object that the API server answered to a write must show up in the watch.
 
-A watch for which one of them does not hold for too long is dead, and only a restart of the process brings it back. (A heartbeat on one
-watched object, such as the Lease, would prove one watch of five, and nothing at all with a list of namespaces that
-does not contain the Lease's.)
+A watch for which one of them does not hold for too long is dead, and only a restart of the process brings it back. (A
+heartbeat on one watched object, such as the Lease, would prove one watch of five, and nothing at all with a list of
+namespaces that does not contain the Lease's.)
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 
 class Stream(NamedTuple):
@@ -48,34 +48,49 @@ class Watches:
         self._echo_limit = echo_limit
         self._clock = clock or asyncio.get_running_loop().time
         self._asked: dict[Stream, float] = {}
-        self._heard: dict[Stream, float] = {}
+        self._latest: dict[Stream, int] = {}
+        """Highest version that the watch told of. A watch tells of changes in their order."""
+        self._uids: dict[Stream, set[str]] = {}
+        """Objects that the watch told of and that were not deleted since."""
         self._waiting: dict[Stream, float] = {}
         """When the oldest write was made that has not come back."""
-        self._everywhere = any(stream.namespace is None and stream.plural != "nodes" for stream in expected)
-
-    def stream(self, plural: str, namespace: str | None) -> Stream:
-        """The watch that an object of this kind in this namespace is seen by."""
-        return Stream(plural, None if self._everywhere else namespace)
 
     def asked(self, stream: Stream) -> None:
         """A watch request is being made."""
         self._asked[stream] = self._clock()
 
-    def heard(self, stream: Stream) -> None:
-        """The watch delivered something."""
-        self._heard[stream] = self._clock()
+    def heard(self, plural: str, change: str | None, metadata: Mapping[str, Any]) -> bool:
+        """The watch delivered an object.
+
+        Args:
+            plural: the object's kind.
+            change: `ADDED`, `MODIFIED`, `DELETED`, or None for an object that was listed.
+            metadata: the object's.
+
+        Returns:
+            Whether this shows that the watch has started over, with a new list, and may have missed deletions.
+        """
+        stream = self._stream(plural, metadata)
         self._waiting.pop(stream, None)
+        self._latest[stream] = max(self._latest.get(stream, 0), _version(metadata))
+        uids = self._uids.setdefault(stream, set())
+        uid = metadata["uid"]
+        started_over = change is None and uid in uids
+        if started_over:
+            # The rest of the new list follows; what isn't in it is gone.
+            uids.clear()
+        if change == "DELETED":
+            uids.discard(uid)
+        else:
+            uids.add(uid)
+        return started_over
 
-    def now(self) -> float:
-        """The time, to be taken before a write and given to `wrote` after it."""
-        return self._clock()
-
-    def wrote(self, plural: str, namespace: str | None, since: float) -> None:
-        """A write that was begun at `since` changed an object. Kinds that are not watched are ignored."""
-        stream = self.stream(plural, namespace)
-        # The watch may have been faster than the response to the write.
-        if stream in self._expected and self._heard.get(stream, float("-inf")) < since:
-            self._waiting.setdefault(stream, since)
+    def wrote(self, plural: str, metadata: Mapping[str, Any]) -> None:
+        """The API server answered a write with this object. Kinds that are not watched are ignored."""
+        stream = self._stream(plural, metadata)
+        # After a write that changed nothing, or that the watch told of before the answer came, nothing is awaited.
+        if stream in self._expected and self._latest.get(stream, 0) < _version(metadata):
+            self._waiting.setdefault(stream, self._clock())
 
     def missing(self) -> list[Stream]:
         """Watches that were never asked for: the process is still starting."""
@@ -95,6 +110,15 @@ class Watches:
             if now - at > self._echo_limit
         ]
         return sorted(reasons)
+
+    def _stream(self, plural: str, metadata: Mapping[str, Any]) -> Stream:
+        everywhere = Stream(plural, None)
+        return everywhere if everywhere in self._expected else Stream(plural, metadata.get("namespace"))
+
+
+def _version(metadata: Mapping[str, Any]) -> int:
+    # Resource versions of one kind are numbers that grow: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
+    return int(metadata["resourceVersion"])
 
 
 def _text(stream: Stream) -> str:

@@ -9,10 +9,11 @@ from typing import Any, Final
 import structlog
 
 from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
+from tandem_operator.kube.kinds import NODE
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import ResourceKey
 from tandem_operator.kube.queue import WorkQueue
-from tandem_operator.kube.watches import Stream, Watches
+from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
 
 _log = structlog.get_logger()
@@ -36,8 +37,6 @@ class Triggers:
         self._watches = watches
         self._metrics = metrics
         self._resources: set[ResourceKey] = set()
-        self._listed: dict[Stream, set[str]] = {}
-        """Uids that a watch has told of."""
         self._nodes_seen: dict[str, int] = {}
         """Hash of what matters of each node."""
 
@@ -61,7 +60,7 @@ class Triggers:
         """A node appeared, changed or went. Its kubelet's reports (every few minutes, for each node) are no news."""
         node = event["object"]
         name = node["metadata"]["name"]
-        self._heard("nodes", event)
+        self._heard(NODE.plural, event)
         if event["type"] == "DELETED":
             is_news = self._nodes_seen.pop(name, None) is not None
         else:
@@ -84,25 +83,10 @@ class Triggers:
             self._queue.add(key)
 
     def _heard(self, plural: str, event: Mapping[str, Any]) -> None:
-        metadata = event["object"]["metadata"]
-        stream = self._watches.stream(plural, metadata.get("namespace"))
-        self._watches.heard(stream)
         self._metrics.watch_events.labels(plural).inc()
         self._metrics.watch_event_time.labels(plural).set(time.time())
-        listed = self._listed.setdefault(stream, set())
-        match event["type"]:
-            case "DELETED":
-                listed.discard(metadata["uid"])
-            case None if metadata["uid"] in listed:
-                # The rest of the new list follows; what isn't in it is gone.
-                listed.clear()
-                listed.add(metadata["uid"])
-                self._started_over(plural)
-            case _:
-                listed.add(metadata["uid"])
-
-    def _started_over(self, plural: str) -> None:
-        _log.info("watch started over", resource=plural)
-        self._metrics.relists.labels(plural).inc()
-        for key in self._resources:
-            self._queue.add_after(key, random.uniform(0, _SPREAD))  # noqa: S311 -- jitter, not a secret
+        if self._watches.heard(plural, event["type"], event["object"]["metadata"]):
+            _log.info("watch started over", resource=plural)
+            self._metrics.relists.labels(plural).inc()
+            for key in self._resources:
+                self._queue.add_after(key, random.uniform(0, _SPREAD))  # noqa: S311 -- jitter, not a secret
