@@ -39,7 +39,7 @@ def _values(node: yaml.MappingNode, defaults: dict[str, Any], lines: list[str], 
         path = f"{prefix}{key.value}"
         default = defaults[key.value]
         description = _comment_above(lines, key.start_mark.line)
-        if isinstance(value, yaml.MappingNode) and value.value and _has_comments(value, lines):
+        if isinstance(value, yaml.MappingNode) and not value.flow_style and _has_comments(value, lines):
             yield from _values(value, default, lines, f"{path}.")
         elif description:
             yield Value(path, json.dumps(default), description)
