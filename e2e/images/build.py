@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """From declarations to archives. Layers are kept in the cache, each under what it is made of."""
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cache import built_once, key_of
+from e2e.cache import built_once, cache_root, key_of
 from e2e.images import debian
 from e2e.images.archive import Blob, image_digest, layer_blob, write_archive
 from e2e.images.bytecode import compiled
@@ -18,6 +20,8 @@ from e2e.images.wheels import installed_members, installed_requirements, locked_
 
 _RECIPE = "1"
 """Changed when the same inputs shall give other layers."""
+_KEPT = 3
+"""Archives of one image that stay in the cache: what a cluster may be loading just now, and a few before it."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def build_image(image: Image, output: Path | None = None, *, engine_environment:
     if output is None:
         name = f"images-{digest.removeprefix('sha256:')[:16]}"
         folder = built_once(name, lambda place: _write(image, layers, place))
+        _forget_all_but_newest(image, folder)
     else:
         folder = output
         _write(image, layers, folder)
@@ -61,6 +66,14 @@ def _write(image: Image, layers: Sequence[Blob], folder: Path) -> None:
     unfinished = folder / f".{image.name}.unfinished"
     write_archive(image, layers, unfinished)
     unfinished.rename(folder / f"{image.name}.tar")
+
+
+def _forget_all_but_newest(image: Image, used: Path) -> None:
+    os.utime(used)
+    archives = cache_root().glob(f"images-*/{image.name}.tar")
+    by_use = sorted((archive.parent for archive in archives), key=lambda folder: folder.stat().st_mtime, reverse=True)
+    for folder in by_use[_KEPT:]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _layers(image: Image, engine_environment: Path | None) -> list[Path]:

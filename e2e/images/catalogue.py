@@ -29,7 +29,7 @@ FRONT_DOOR = Image(
     name="front-door",
     version=_VERSION,
     summary="vllm-router, the default front door of Tandem's engines",
-    packages=_PYTHON_SYSTEM,
+    packages=(*_PYTHON_SYSTEM, "libstdc++6"),
     venv=_ROUTER,
     wheels=Wheels(_ROUTER.site_packages, project=Path("e2e/images/front_door")),
     files=(
@@ -71,8 +71,9 @@ ENGINE_CPU = Image(
     name="engine-cpu",
     version=_VERSION,
     summary="vLLM on a CPU, for trying Tandem without GPUs",
-    # The libraries are those that the environment's wheels do not bring; bash and coreutils are for launch scripts.
-    packages=(*_PYTHON_SYSTEM, "bash", "coreutils", "libgomp1", "libnuma1", "libstdc++6"),
+    # The libraries are those that the environment's wheels do not bring. vLLM starts lscpu through a shell; the other
+    # programs are for launch scripts.
+    packages=(*_PYTHON_SYSTEM, "bash", "coreutils", "dash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"),
     venv=_ENGINE,
     entrypoint=("python3", "-m", "vllm.entrypoints.openai.api_server"),
     user=0,
@@ -86,8 +87,10 @@ PAUSE = Image(
     files=(
         TextFile(
             PurePosixPath("/pause"),
-            "#!/bin/sh\n# As process 1 it would ignore signals that it does not handle.\n"
-            "trap 'exit 0' INT TERM\nwhile :; do sleep 86400 & wait $!; done\n",
+            "#!/bin/sh\n"
+            "# As process 1 it would ignore the signals that it does not handle.\n"
+            "trap 'exit 0' INT TERM\n"
+            'while sleep 86400 & wait "$!"; do :; done\n',
             executable=True,
         ),
     ),

@@ -11,8 +11,10 @@ from e2e.images.declaration import PYTHON, REPOSITORY, Wheels
 from e2e.images.tree import SOURCE_DATE_EPOCH, File, Tree, folder_tree
 from e2e.uv import uv_program
 
-# Compiled by the machine that installs, and shebangs with its paths: neither belongs into an image.
-_NOT_FOR_IMAGES = frozenset({"__pycache__", "bin"})
+_FOLDERS_NOT_FOR_IMAGES = frozenset({"__pycache__", "bin"})
+"""Byte code of this machine's Python, and programs that name its path."""
+_FILES_NOT_FOR_IMAGES = frozenset({"uv_cache.json", ".lock"})
+"""What uv notes for itself, with the time of the build."""
 
 
 def locked_requirements(wheels: Wheels) -> str:
@@ -53,15 +55,26 @@ def installed_members(wheels: Wheels) -> Tree:
 
 
 def _packages(installed: Path, folder: PurePosixPath) -> Tree:
-    # The tree must outlive the temporary folder.
-    found = folder_tree(installed, str(folder).lstrip("/"), without=_NOT_FOR_IMAGES)
-    return {
-        path: File(node.content.read_bytes(), node.mode)
-        if isinstance(node, File) and isinstance(node.content, Path)
-        else node
-        for path, node in found.items()
-        if not path.endswith((".lock", "/REQUESTED", "/INSTALLER"))
-    }
+    below = str(folder).lstrip("/")
+    found = folder_tree(installed, below, without=_FOLDERS_NOT_FOR_IMAGES)
+    packages: Tree = {}
+    for path, node in found.items():
+        if isinstance(node, File) and isinstance(node.content, Path) and Path(path).name not in _FILES_NOT_FOR_IMAGES:
+            content = node.content.read_bytes()
+            if path.endswith(".dist-info/RECORD"):
+                content = _without_absent(content, found, below)
+            # In memory, because the folder is removed.
+            packages[path] = File(content, node.mode)
+    return packages
+
+
+def _without_absent(record: bytes, found: Tree, below: str) -> bytes:
+    """A wheel's list of files, without those that the image does not have."""
+    lines = record.decode().splitlines(keepends=True)
+    names = [(line, line.rsplit(",", 2)[0].strip('"')) for line in lines]
+    return "".join(
+        line for line, name in names if f"{below}/{name}" in found and Path(name).name not in _FILES_NOT_FOR_IMAGES
+    ).encode()
 
 
 def _install(target: Path, *what: str) -> None:
