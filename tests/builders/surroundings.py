@@ -39,7 +39,7 @@ def carried_out(seen: Observed, planned: Plan) -> Observed:
     pods = []
     for pod in seen.pods:
         patch = patches.get(pod["metadata"]["uid"])
-        pods.append(PodBuilder(pod).patched(patch.labels, patch.annotations).build() if patch else pod)
+        pods.append(PodBuilder(dict(pod)).patched(patch.labels, patch.annotations).build() if patch else pod)
     owned = seen.owned - set(planned.obsolete) | {key_of(manifest) for manifest in planned.objects}
     return replace(seen, pods=tuple(pods), owned=owned)
 

@@ -31,6 +31,8 @@ MERGE_KEYS: Final = {
 _APPENDED: Final = frozenset({"tolerations"})
 _ONE_OF: Final = frozenset({"volumes", "env"})
 """Lists whose elements say one of several things: an element of another kind replaces the generated one."""
+_FREE: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels", "requests", "limits"})
+"""Maps whose keys are no fields: a label may be named `env`."""
 _DIRECTIVE: Final = "$patch"
 _OWNED_PREFIX: Final = "tandem.dev/"
 
@@ -75,7 +77,8 @@ def _check_outline(template: Manifest, overlay: Manifest, field: str) -> None:
                 raise InvalidSpec(f"{field}.metadata.{kind}[{name}]", "must be text; put it in quotes")
 
 
-def _merge_maps(base: Mapping[str, Any], over: Mapping[str, Any], field: str) -> dict[str, Any]:
+def _merge_maps(base: Mapping[str, Any], over: Mapping[str, Any], field: str, *, free: bool = False) -> dict[str, Any]:
+    """The two as one; in a `free` map keys are the user's words, not names of fields."""
     match over.get(_DIRECTIVE):
         case None:
             merged = dict(base)
@@ -93,24 +96,21 @@ def _merge_maps(base: Mapping[str, Any], over: Mapping[str, Any], field: str) ->
         if value is None or (isinstance(value, dict) and value.get(_DIRECTIVE) == "delete"):
             merged.pop(name, None)
         else:
-            merged[name] = _merge_values(name, merged.get(name), value, f"{field}.{name}")
+            merged[name] = _merge_values("" if free else name, merged.get(name), value, f"{field}.{name}")
     return merged
 
 
 def _merge_values(name: str, base: Any, over: Any, field: str) -> Any:
-    match base, over:
-        case _, list() if name in MERGE_KEYS or name in _APPENDED:
-            if base is not None and not isinstance(base, list):
-                raise InvalidSpec(field, f"must be {_shape(base)}")
-            return _merge_lists(name, base or [], over, field)
-        case ((dict() | None), dict()):
-            return _merge_maps(base or {}, over, field)
-        case dict() | list(), _ if type(base) is not type(over):
-            raise InvalidSpec(field, f"must be {_shape(base)}")
-        case _, _ if name in MERGE_KEYS or name in _APPENDED:
+    """`name` is empty when it says nothing about the value's type."""
+    if name in MERGE_KEYS or name in _APPENDED:
+        if not isinstance(over, list):
             raise InvalidSpec(field, "must be a list")
-        case _:
-            return over
+        return _merge_lists(name, base or [], over, field)
+    if base is not None and _shape(base) != _shape(over):
+        raise InvalidSpec(field, f"must be {_shape(base)}")
+    if isinstance(over, dict):
+        return _merge_maps(base or {}, over, field, free=name in _FREE)
+    return over
 
 
 def _shape(value: Any) -> str:

@@ -30,7 +30,7 @@ from tandem_operator.api.spec import (
     Transfer,
 )
 from tandem_operator.plan.errors import InvalidSpec
-from tandem_operator.plan.resolved import Amount, Devices, Gateway, ModelFiles, Place, Pool, Resolved
+from tandem_operator.plan.resolved import Devices, Gateway, ModelFiles, Place, Pool, Resolved
 from tandem_operator.plan.types import Defaults, Manifest
 
 GRACE_SECONDS: Final = 90
@@ -223,11 +223,11 @@ def _claims(claims: tuple[dict[str, Any], ...]) -> tuple[Manifest, ...]:
     return claims
 
 
-def _usual_requests(profile: Profile, gpus: int, limits: Mapping[str, Amount]) -> dict[str, Amount]:
+def _usual_requests(profile: Profile, gpus: int, limits: Mapping[str, str]) -> dict[str, str]:
     """CPU and memory that a GPU pod requests unless told otherwise. A limit alone is a request already."""
     if not profile.gpus:
         return {}
-    usual: dict[str, Amount] = {"cpu": str(CPUS_PER_GPU * gpus), "memory": f"{GIBIBYTES_PER_GPU * gpus}Gi"}
+    usual = {"cpu": str(CPUS_PER_GPU * gpus), "memory": f"{GIBIBYTES_PER_GPU * gpus}Gi"}
     return {name: amount for name, amount in usual.items() if name not in limits}
 
 

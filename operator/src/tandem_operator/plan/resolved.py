@@ -9,9 +9,6 @@ from tandem_operator.api.accelerators import Profile
 from tandem_operator.api.spec import Backend, Protocol, SecretKey, VolumeSource
 from tandem_operator.plan.types import Manifest
 
-Amount = str | int | float
-"""A quantity, as the author wrote it: rewritten, it would look changed to a GitOps tool."""
-
 
 @dataclass(frozen=True)
 class ModelFiles:
@@ -59,9 +56,9 @@ class Pool:
     """The user's, shared ones first."""
     environment: tuple[Manifest, ...]
     """The user's, as a container's `env`; names are unique."""
-    requests: Mapping[str, Amount]
+    requests: Mapping[str, str]
     """CPU and memory."""
-    limits: Mapping[str, Amount]
+    limits: Mapping[str, str]
     devices: Devices
     overlay: Manifest
     """Empty when there is none."""

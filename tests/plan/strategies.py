@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any resource that can be acted on, and any pods that it may have."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tandem_connector.contract.types import Role
+from tandem_operator.api.accelerators import NO_ACCELERATOR
+from tandem_operator.plan.resolve import resolve
+from tandem_operator.plan.revision import revision_of
+from tests.builders import DEFAULTS, TEMPLATE, a_node, a_pod, a_resource
+from tests.builders.nodes import NodeBuilder
+from tests.builders.pods import PodBuilder
+from tests.builders.resources import ResourceBuilder
+
+_OVERLAY: dict[str, Any] = {
+    "metadata": {"labels": {"team": "chat"}, "annotations": {"note": "x"}},
+    "spec": {
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "containers": [
+            {"name": "engine", "env": [{"name": "MORE", "value": "1"}]},
+            {"name": "sidecar", "image": "busybox:1"},
+        ],
+    },
+}
+_SOURCES: list[dict[str, Any]] = [
+    {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}},
+    {"volume": {"claimName": "weights", "subPath": "qwen"}},
+    {"volume": {"hostPath": "/mnt/k8s-disks/0"}},
+]
+_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
+
+
+@st.composite
+def resources(draw: st.DrawFn) -> ResourceBuilder:
+    instance_type = draw(st.sampled_from([NO_ACCELERATOR, "p5en.48xlarge", "p5.48xlarge", "p6-b200.48xlarge"]))
+    resource = a_resource().on(instance_type)
+    for role in Role:
+        resource = resource.with_tensor(draw(st.sampled_from([1, 2, 4, 8])), role)
+    resource = resource.with_prefill(draw(st.integers(0, 3))).with_decode(draw(st.integers(0, 3)))
+    resource = resource.with_arguments(*draw(st.lists(_text, max_size=3)))
+    if draw(st.booleans()):
+        resource = resource.with_overlay(Role.DECODE, _OVERLAY)
+    if source := draw(st.none() | st.sampled_from(_SOURCES)):
+        resource = resource.with_spec("model", "source", value=source)
+    if instance_type != NO_ACCELERATOR and draw(st.booleans()):
+        resource = resource.with_spec("accelerator", "hugepages2Mi", value="1Gi")
+    if instance_type != NO_ACCELERATOR and draw(st.booleans()):
+        claims = [{"name": "gpus", "resourceClaimTemplateName": "gpus-and-efas"}]
+        resource = resource.with_spec("accelerator", "resourceClaims", value=claims)
+    if draw(st.booleans()):
+        resource = resource.with_spec("accelerator", "privileged", value=True)
+    if draw(st.booleans()):
+        resource = resource.with_spec("frontDoor", "service", value={"type": "NodePort", "annotations": {"a": "b"}})
+    if draw(st.booleans()):
+        resource = resource.with_spec("engine", "imagePullSecrets", value=[{"name": "registry"}])
+    if draw(st.booleans()):
+        resource = resource.with_spec("placement", value={"schedulerName": "kueue", "nodeSelector": {"a": "b"}})
+    return resource
+
+
+NODES: tuple[NodeBuilder, ...] = (
+    a_node("node-a").in_zone("z1").under("top", "middle", "left"),
+    a_node("node-b").in_zone("z1").under("top", "middle", "right"),
+    a_node("node-c").not_ready(),
+)
+
+
+@st.composite
+def pods(draw: st.DrawFn, resource: ResourceBuilder) -> tuple[PodBuilder, ...]:
+    """Up to six pods in any state, with annotations of any age or none, or garbage."""
+    current = revision_of(resolve(resource.build(), DEFAULTS))
+    drawn: list[PodBuilder] = []
+    for role in Role:
+        for ordinal in range(draw(st.integers(0, 3))):
+            pod = a_pod(role, ordinal).of_template(TEMPLATE)
+            pod = pod.of_revision(draw(st.sampled_from([current, current, "old"])))
+            pod = pod.on_node(draw(st.sampled_from(["node-a", "node-b", "node-c", "node-unknown"])))
+            if draw(st.booleans()):
+                pod = pod.with_address(f"10.0.{len(drawn)}.1").running(restarts=draw(st.integers(0, 2)))
+                pod = pod.ready() if draw(st.booleans()) else pod
+            pod = pod.routable() if draw(st.booleans()) else pod
+            pod = pod.terminating() if draw(st.integers(0, 3)) == 0 else pod
+            if annotation := draw(st.none() | st.sampled_from(_ANNOTATIONS)):
+                pod = pod.with_peers(annotation)
+            drawn.append(pod)
+    return tuple(drawn)
+
+
+_ANNOTATIONS = (
+    "",
+    "not json",
+    "[]",
+    '{"version":2,"generation":9,"digest":"","peers":[]}',
+    '{"version":1,"generation":7,"digest":"e3b0c44298fc1c14","peers":[]}',
+    '{"version":1,"generation":4,"digest":"wrong","peers":[]}',
+    '{"version":1,"generation":-3,"digest":"","peers":[]}',
+    '{"version":1,"generation":99999999999999999999,"digest":"","peers":[]}',
+)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The StatefulSets, their pods, and what makes pods follow a change."""
+
+from tandem_connector.contract.types import Role
+from tandem_operator.api.names import REVISION_LABEL
+from tests.builders import a_resource
+from tests.builders.resources import ResourceBuilder
+from tests.plan.made import engine, environment, named, objects, pod_spec, template
+
+
+def revision(resource: ResourceBuilder, role: Role) -> str:
+    return str(template(resource, role)["metadata"]["labels"][REVISION_LABEL])
+
+
+def test_each_role_has_a_set_of_its_replicas_and_a_headless_service_of_the_same_name() -> None:
+    resource = a_resource("chat").with_prefill(2).with_decode(0)
+    sets, services = objects(resource, "StatefulSet"), objects(resource, "Service")
+    assert {name: each["spec"]["replicas"] for name, each in sets.items()} == {"chat-prefill": 2, "chat-decode": 0}
+    for name, each in sets.items():
+        assert each["spec"]["serviceName"] == name
+        assert each["spec"]["podManagementPolicy"] == "Parallel"
+        assert services[name]["spec"]["clusterIP"] == "None"
+        assert services[name]["spec"]["publishNotReadyAddresses"] is True
+        assert services[name]["spec"]["selector"] == each["spec"]["selector"]["matchLabels"]
+
+
+def test_children_belong_to_the_resource_and_take_over_none_of_its_labels_or_annotations() -> None:
+    manifest = a_resource().manifest()
+    manifest["metadata"]["labels"] = {"argocd.argoproj.io/instance": "app"}
+    manifest["metadata"]["annotations"] = {"argocd.argoproj.io/tracking-id": "app:x"}
+    resource = ResourceBuilder(manifest)
+    for kind in ("StatefulSet", "Service", "ConfigMap", "Deployment", "ServiceAccount", "Role", "RoleBinding"):
+        for each in objects(resource, kind).values():
+            assert "argocd" not in str(each)
+            (owner,) = each["metadata"]["ownerReferences"]
+            assert owner["uid"] == manifest["metadata"]["uid"]
+            assert owner["controller"] is True
+
+
+def test_a_stock_image_gets_the_connector_from_an_init_container() -> None:
+    spec = pod_spec(a_resource())
+    (init,) = spec["initContainers"]
+    assert init["image"] == "tandem.dev/connector-init:0.1.0"
+    (mount,) = init["volumeMounts"]
+    assert init["args"] == [mount["mountPath"]] == ["/opt/tandem/connector"]
+    assert named(engine(a_resource())["volumeMounts"], "connector")["mountPath"] == "/opt/tandem/connector"
+
+
+def test_an_engine_has_no_token_and_no_variables_of_services() -> None:
+    spec = pod_spec(a_resource())
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["enableServiceLinks"] is False
+
+
+def test_an_engine_is_told_who_it_is_and_where_its_peers_are() -> None:
+    variables = environment(a_resource(), Role.PREFILL)
+    assert variables["TANDEM_ROLE"] == "prefill"
+    assert variables["TANDEM_POD_UID"]["fieldRef"]["fieldPath"] == "metadata.uid"
+    assert variables["VLLM_NIXL_SIDE_CHANNEL_HOST"]["fieldRef"]["fieldPath"] == "status.podIP"
+    assert variables["VLLM_NIXL_SIDE_CHANNEL_PORT"] == "5600"
+    assert variables["PYTHONHASHSEED"] == "0"
+    assert variables["TANDEM_PEERS_FILE"] == "/etc/tandem/peers/peers.json"
+    (item,) = named(pod_spec(a_resource())["volumes"], "peers")["downwardAPI"]["items"]
+    assert item == {
+        "path": "peers.json",
+        "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.annotations['tandem.dev/peers']"},
+    }
+
+
+def test_a_roles_variable_wins_over_the_shared_one_and_both_over_libfabrics_settings() -> None:
+    resource = (
+        a_resource()
+        .on("p5en.48xlarge")
+        .with_tensor(8)
+        .with_spec("engine", "env", value=[{"name": "A", "value": "1"}, {"name": "FI_PROVIDER", "value": "tcp"}])
+        .with_spec("decode", "env", value=[{"name": "A", "value": "2"}])
+    )
+    assert environment(resource, Role.PREFILL)["A"] == "1"
+    assert environment(resource, Role.DECODE)["A"] == "2"
+    assert environment(resource)["FI_PROVIDER"] == "tcp"
+
+
+def test_the_hubs_token_comes_from_its_secret() -> None:
+    source = {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}}
+    resource = a_resource().with_spec("model", "source", value=source)
+    assert environment(resource)["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+
+
+def test_a_models_volume_is_mounted_read_only() -> None:
+    claim = a_resource().with_spec("model", "source", value={"volume": {"claimName": "weights", "subPath": "qwen"}})
+    assert named(engine(claim)["volumeMounts"], "model") == {
+        "name": "model",
+        "mountPath": "/models",
+        "readOnly": True,
+        "subPath": "qwen",
+    }
+    assert named(pod_spec(claim)["volumes"], "model")["persistentVolumeClaim"]["claimName"] == "weights"
+    folder = a_resource().with_spec("model", "source", value={"volume": {"hostPath": "/nvme/qwen"}})
+    assert named(pod_spec(folder)["volumes"], "model")["hostPath"] == {"path": "/nvme/qwen", "type": "Directory"}
+
+
+def test_an_engine_may_load_for_two_hours_and_is_asked_at_both_doors_then() -> None:
+    container = engine(a_resource())
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 7200
+    for probe in ("readinessProbe", "livenessProbe"):
+        command = container[probe]["exec"]["command"]
+        assert command == ["python3", "-I", "-S", "/opt/tandem/connector/tandem_connector/probe.py"]
+
+
+def test_pods_follow_a_changed_argument_of_their_role_and_only_they() -> None:
+    before, after = a_resource(), a_resource().with_spec("decode", "args", value=["--max-num-seqs=8"])
+    assert template(before, Role.PREFILL) == template(after, Role.PREFILL)
+    assert template(before, Role.DECODE) != template(after, Role.DECODE)
+    assert revision(before, Role.DECODE) == revision(after, Role.DECODE), "the pools still understand each other"
+
+
+def test_what_both_sides_must_have_in_common_makes_a_revision() -> None:
+    changes = [
+        a_resource().with_image("vllm/vllm-openai:v0.33.0"),
+        a_resource().with_spec("engine", "version", value="0.32.1"),
+        a_resource().with_spec("model", "name", value="Qwen/Qwen3-8B"),
+        a_resource().with_spec("model", "revision", value="main"),
+        a_resource().with_spec("engine", "blockSize", value=128),
+        a_resource().with_arguments("--dtype=bfloat16"),
+        a_resource().with_spec("engine", "env", value=[{"name": "VLLM_KV_CACHE_LAYOUT", "value": "HND"}]),
+        a_resource().with_spec("model", "source", value={"volume": {"claimName": "weights"}}),
+        a_resource().on("p5en.48xlarge"),
+    ]
+    revisions = {revision(resource, Role.DECODE) for resource in (a_resource(), *changes)}
+    assert len(revisions) == 1 + len(changes)
+    for resource in changes:
+        assert revision(resource, Role.PREFILL) == revision(resource, Role.DECODE)
+
+
+def test_scaling_placing_and_splitting_make_no_revision() -> None:
+    same = [
+        a_resource().with_decode(5),
+        a_resource().with_tensor(2, Role.DECODE),
+        a_resource().with_spec("placement", "nodeSelector", value={"a": "b"}),
+        a_resource().with_spec("frontDoor", "replicas", value=2),
+    ]
+    assert {revision(resource, Role.DECODE) for resource in same} == {revision(a_resource(), Role.DECODE)}
+
+
+def test_a_launch_configuration_is_immutable_and_named_after_its_content() -> None:
+    before, after = a_resource(), a_resource().with_arguments("--dtype=bfloat16")
+    assert all(each["immutable"] for each in objects(before, "ConfigMap").values())
+    assert not objects(before, "ConfigMap").keys() & objects(after, "ConfigMap").keys()
+
+
+def test_a_longer_grace_period_leaves_an_engine_more_time_to_finish() -> None:
+    resource = a_resource().with_overlay(Role.DECODE, {"spec": {"terminationGracePeriodSeconds": 600}})
+    assert pod_spec(resource, Role.DECODE)["terminationGracePeriodSeconds"] == 600
+    assert pod_spec(resource, Role.PREFILL)["terminationGracePeriodSeconds"] == 90

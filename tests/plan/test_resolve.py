@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Defaults, and specs that cannot be acted on though the API server let them pass."""
+
+import pytest
+
+from tandem_connector.contract.types import Role
+from tandem_operator.api.spec import Backend, Protocol
+from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.resolve import resolve
+from tandem_operator.plan.resolved import Resolved
+from tests.builders import DEFAULTS, a_resource
+from tests.builders.resources import ResourceBuilder
+
+P5EN = a_resource().on("p5en.48xlarge").with_tensor(8)
+
+
+def resolved(resource: ResourceBuilder) -> Resolved:
+    return resolve(resource.build(), DEFAULTS)
+
+
+def refused(resource: ResourceBuilder) -> InvalidSpec:
+    with pytest.raises(InvalidSpec) as error:
+        resolved(resource)
+    return error.value
+
+
+def test_the_smallest_resource_is_one_engine_of_each_role_pulled_over_ucx_behind_a_front_door() -> None:
+    found = resolved(a_resource())
+    assert {role: (pool.replicas, pool.tensor) for role, pool in found.pools.items()} == {
+        Role.PREFILL: (1, 1),
+        Role.DECODE: (1, 1),
+    }
+    assert (found.protocol, found.backend) == (Protocol.NIXL_PULL, Backend.UCX)
+    assert found.front_door.enabled
+    assert found.front_door.image == DEFAULTS.front_door_image
+    assert (found.front_door.policy, found.front_door.service_type) == ("consistent_hash", "ClusterIP")
+    assert found.model.served_name == "Qwen3-32B"
+
+
+def test_no_engines_can_be_wanted() -> None:
+    assert resolved(a_resource().with_decode(0)).pools[Role.DECODE].replicas == 0
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("vllm/vllm-openai:v0.32.0", "0.32.0"),
+        ("registry:5000/vllm:0.32.0-cu130", "0.32.0-cu130"),
+        ("vllm/vllm-openai:v0.32.0@sha256:abc", "0.32.0"),
+        ("registry:5000/vllm", ""),
+        ("vllm@sha256:abc", ""),
+    ],
+)
+def test_the_version_is_the_images_tag(image: str, version: str) -> None:
+    assert resolved(a_resource().with_image(image)).version == version
+
+
+def test_the_hash_seed_may_be_given_as_it_is_anyway() -> None:
+    resource = a_resource().with_spec("engine", "env", value=[{"name": "PYTHONHASHSEED", "value": "0"}])
+    assert resolved(resource).environment == ()
+
+
+@pytest.mark.parametrize(
+    ("resource", "field", "remedy"),
+    [
+        (a_resource("a" * 60), "metadata.name", "choose a shorter name"),
+        (a_resource().with_spec("transfer", "protocol", value="Push"), "spec.transfer.protocol", "use NixlPull"),
+        (a_resource().on("p9.huge"), "spec.accelerator.instanceType", "choose one of"),
+        (
+            a_resource().with_tensor(3, Role.PREFILL).with_tensor(2, Role.DECODE),
+            "spec.decode.parallelism.tensor",
+            "one must be a multiple of the other",
+        ),
+        (P5EN.with_tensor(16), "spec.prefill.parallelism.tensor", "ask for fewer"),
+        (P5EN.with_spec("accelerator", "gpusPerPod", value=4), "spec.accelerator.gpusPerPod", "make them equal"),
+        (a_resource().with_spec("transfer", "backend", value="LIBFABRIC"), "spec.transfer.backend", "use UCX"),
+        (
+            P5EN.with_spec("transfer", "backend", value="UCX").with_spec("accelerator", "efa", value={"perPod": 16}),
+            "spec.transfer.backend",
+            "use LIBFABRIC",
+        ),
+        (a_resource().on("p4d.24xlarge"), "spec.prefill.parallelism.tensor", "set spec.accelerator.efa.perPod"),
+        (
+            a_resource().with_spec("model", "source", value={"volume": {"claimName": "a", "hostPath": "/a"}}),
+            "spec.model.source.volume",
+            "exactly one",
+        ),
+        (
+            a_resource().with_spec("decode", "env", value=[{"name": "TANDEM_ROLE", "value": "x"}]),
+            "spec.decode.env[TANDEM_ROLE]",
+            "remove it",
+        ),
+        (
+            a_resource().with_spec("engine", "env", value=[{"name": "PYTHONHASHSEED", "value": "1"}]),
+            "spec.engine.env[PYTHONHASHSEED]",
+            "remove it",
+        ),
+        (
+            P5EN.with_spec("accelerator", "resourceClaims", value=[{"resourceClaimName": "x"}]),
+            "spec.accelerator.resourceClaims[0].name",
+            "needs a name",
+        ),
+        (
+            a_resource().with_overlay(Role.PREFILL, {"spec": {"terminationGracePeriodSeconds": 5}}),
+            "spec.prefill.podTemplate.spec.terminationGracePeriodSeconds",
+            "at least 15",
+        ),
+    ],
+)
+def test_a_contradiction_names_the_field_and_what_to_do(resource: ResourceBuilder, field: str, remedy: str) -> None:
+    error = refused(resource)
+    assert error.field == field
+    assert remedy in error.remedy
+    assert str(error) == f"{error.field}: {error.remedy}"
