@@ -74,6 +74,8 @@ class FakeApi:
     asked: list[Asked] = field(default_factory=list)
     writes: list[tuple[str, str, Any]] = field(default_factory=list)
     """Method, path and body of each write, in order."""
+    reads: list[str] = field(default_factory=list)
+    """Path of each read, in order."""
     address: str = ""
     """Its URL, once it is served."""
 
@@ -190,7 +192,9 @@ class FakeApi:
         is_watch = "watch" in request.query
         self._note(request.method, target, is_watch)
         body = json.loads(await request.read() or "null")
-        if request.method != "GET":
+        if request.method == "GET":
+            self.reads.append(request.path)
+        else:
             self.writes.append((request.method, request.path, body))
         present = self.objects.get(target.key)
         if is_watch:

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tandem_connector.contract.types import Role
+from tandem_operator.api.names import PEERS_ANNOTATION, PLURAL
+from tandem_operator.kube.apply import Applier
+from tandem_operator.kube.client import Client
+from tandem_operator.kube.kinds import CHILD_KINDS
+from tandem_operator.kube.nodes import Nodes
+from tandem_operator.kube.observe import ResourceKey
+from tandem_operator.kube.permissions import RULES, Rule
+from tandem_operator.kube.watches import Watches
+from tandem_operator.metrics import Metrics
+from tandem_operator.plan.children import KINDS
+from tandem_operator.plan.outcome import outcome
+from tandem_operator.plan.plan import plan
+from tandem_operator.plan.types import Observed, Outcome, Plan
+from tandem_operator.wiring.reconcile import Reconciler
+from tests.builders import DEFAULTS, a_node, a_ready_pod, a_resource
+from tests.builders.pods import PodBuilder
+from tests.builders.resources import ResourceBuilder
+from tests.kube.fake_api import FakeApi
+from tests.kube.test_client import IMMUTABLE_SET, failure
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+KEY = ResourceKey("models", "qwen")
+
+
+class Bench:
+    """A reconciler on a fake API server."""
+
+    def __init__(self, api: FakeApi, client: Client, metrics: Metrics) -> None:
+        self.api = api
+        self.gone: list[ResourceKey] = []
+        self.metrics = metrics
+        self.nodes: Nodes[ResourceKey] = Nodes(client)
+        watches = Watches(frozenset(), request_limit=1, echo_limit=1)
+        self.applier = Applier(client, metrics, watches, reporter="replica-1")
+        self._client = client
+
+    def reconciler(self, **changes: Any) -> Reconciler:
+        options = {
+            "defaults": DEFAULTS,
+            "plan": plan,
+            "outcome": outcome,
+            "on_gone": self.gone.append,
+            "resync": 600.0,
+            "timeout": 10.0,
+            "now": lambda: NOW,
+        }
+        return Reconciler(self._client, self.applier, self.nodes, self.metrics, **{**options, **changes})
+
+    async def reconcile(self, key: ResourceKey = KEY) -> float | None:
+        self._reconciler = getattr(self, "_reconciler", None) or self.reconciler()
+        return await self._reconciler(key)
+
+    def store(self, resource: ResourceBuilder) -> dict[str, Any]:
+        return self.api.put(PLURAL, resource.manifest())
+
+    def store_pod(self, pod: PodBuilder, role: Role) -> dict[str, Any]:
+        """A pod that the role's set made."""
+        stateful_set = self.api.get("statefulsets", f"qwen-{role}") or {}
+        manifest = pod.build()
+        uid = stateful_set["metadata"]["uid"]
+        manifest["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": "x", "uid": uid, "controller": True}]
+        return self.api.put("pods", manifest)
+
+    def status(self) -> Mapping[str, Any]:
+        status: Mapping[str, Any] = (self.api.get(PLURAL, "qwen") or {})["status"]
+        return status
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        return next(each for each in self.status()["conditions"] if each["type"] == kind)
+
+    def stored(self, plural: str) -> list[str]:
+        return sorted(key.name for key in self.api.objects if key.plural == plural)
+
+
+@pytest.fixture
+async def bench(api: FakeApi, client: Client, metrics: Metrics) -> Bench:
+    return Bench(api, client, metrics)
+
+
+async def test_a_new_resource_gets_its_children_a_status_and_an_event(bench: Bench) -> None:
+    bench.store(a_resource())
+    again = await bench.reconcile()
+    assert bench.stored("statefulsets") == ["qwen-decode", "qwen-prefill"]
+    assert bench.stored("services") == ["qwen", "qwen-decode", "qwen-prefill"]
+    assert bench.stored("deployments") == ["qwen"]
+    assert bench.condition("SpecValid")["status"] == "True"
+    assert bench.condition("Ready")["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+    assert bench.stored("events") != []
+    assert again is not None
+    assert again <= 600
+
+
+async def test_a_second_look_at_the_same_writes_nothing(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    await bench.reconcile()
+    writes = len(bench.api.writes)
+    await bench.reconcile()
+    assert len(bench.api.writes) == writes
+
+
+async def test_engine_pods_get_peer_tables_with_what_their_nodes_say(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    for name in ("node-p", "node-d", "node-of-others"):
+        bench.api.put("nodes", a_node(name).in_zone("zone-1").build())
+    bench.store_pod(a_ready_pod(Role.PREFILL).on_node("node-p"), Role.PREFILL)
+    bench.store_pod(a_ready_pod(Role.DECODE).on_node("node-d"), Role.DECODE)
+    await bench.reconcile()
+    table = (bench.api.get("pods", "qwen-decode-0") or {})["metadata"]["annotations"][PEERS_ANNOTATION]
+    assert '"zone":"zone-1"' in table
+    read = [path for path in bench.api.reads if "/nodes/" in path]
+    assert sorted(read) == ["/api/v1/nodes/node-d", "/api/v1/nodes/node-p"]
+    assert bench.nodes.changed("node-p") == [KEY]
+
+
+async def test_what_is_reported_is_what_was_applied_in_the_same_look(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.store_pod(a_ready_pod(Role.PREFILL), Role.PREFILL)
+    bench.store_pod(a_ready_pod(Role.DECODE), Role.DECODE)
+    await bench.reconcile()
+    assert bench.status()["topology"]["pairs"] == 1
+
+
+async def test_pods_that_a_former_resource_left_are_not_engines_of_this_one(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    leftover = a_ready_pod(Role.DECODE).build()
+    leftover["metadata"]["ownerReferences"] = [
+        {"kind": "StatefulSet", "name": "x", "uid": "former", "controller": True}
+    ]
+    bench.api.put("pods", leftover)
+    await bench.reconcile()
+    assert bench.status()["decode"]["replicas"] == 0
+
+
+@pytest.mark.parametrize("state", ["gone", "going"])
+async def test_nothing_is_written_for_a_resource_that_is_gone_or_going(bench: Bench, state: str) -> None:
+    if state == "going":
+        bench.store(a_resource().being_deleted())
+    assert await bench.reconcile() is None
+    assert bench.api.writes == []
+    assert bench.gone == [KEY]
+
+
+async def test_what_is_remembered_goes_with_the_resource(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.api.remove(PLURAL, "qwen")
+    await bench.reconcile()
+    assert bench.applier._last == {}
+    assert bench.nodes._used == {}
+
+
+async def test_a_resource_recreated_under_the_same_name_owns_its_children(bench: Bench) -> None:
+    """The garbage collector has not come around yet to what the former one left."""
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.api.remove(PLURAL, "qwen")
+    successor = a_resource().manifest()
+    successor["metadata"]["uid"] = "successor"
+    bench.api.put(PLURAL, successor)
+    for _ in range(20):
+        if await bench.reconcile() != 0.5:
+            break
+    children = [item for key, item in bench.api.objects.items() if key.plural in {kind.plural for kind in CHILD_KINDS}]
+    assert {child["metadata"]["ownerReferences"][0]["uid"] for child in children} == {"successor"}
+    assert bench.stored("statefulsets") == ["qwen-decode", "qwen-prefill"]
+
+
+async def test_a_resource_deleted_while_it_is_planned_is_not_brought_back(bench: Bench) -> None:
+    bench.store(a_resource())
+
+    def plan_while_it_goes(observed: Observed, defaults: Any) -> Plan:
+        bench.api.remove(PLURAL, "qwen")
+        return Plan((), (), ())
+
+    again = await bench.reconciler(plan=plan_while_it_goes)(KEY)
+    assert again is not None
+    assert bench.stored(PLURAL) == []
+
+
+async def test_a_resource_that_cannot_be_read_says_which_field_and_leaves_children_alone(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    before = bench.stored("statefulsets")
+    bench.store(a_resource().with_spec("decode", "replicas", value="many").of_generation(2))
+    again = await bench.reconcile()
+    condition = bench.condition("SpecValid")
+    assert (condition["status"], condition["reason"]) == ("False", "Invalid")
+    assert "spec.decode.replicas" in condition["message"]
+    assert bench.condition("Ready")["status"] == "False"
+    assert bench.stored("statefulsets") == before
+    assert again is not None
+    writes = len(bench.api.writes)
+    await bench.reconcile()
+    assert len(bench.api.writes) == writes, "it is said once"
+
+
+async def test_an_unreadable_resource_at_first_sight_has_all_conditions(bench: Bench) -> None:
+    bench.store(a_resource().with_spec("model", value=None))
+    await bench.reconcile()
+    statuses = {each["type"]: each["status"] for each in bench.status()["conditions"]}
+    assert statuses == {
+        "Ready": "False",
+        "Available": "Unknown",
+        "Progressing": "Unknown",
+        "Degraded": "Unknown",
+        "SpecValid": "False",
+    }
+
+
+async def test_a_spec_that_cannot_be_acted_on_is_reported_and_nothing_is_changed(bench: Bench) -> None:
+    bench.store(a_resource().with_overlay(Role.DECODE, {"spec": "not an object"}))
+    await bench.reconcile()
+    assert "spec.decode.podTemplate" in bench.condition("SpecValid")["message"]
+    assert bench.stored("statefulsets") == []
+
+
+async def test_a_child_that_the_server_refuses_is_reported_and_the_others_are_made(bench: Bench) -> None:
+    bench.store(a_resource())
+    bench.api.answer("PATCH", "/statefulsets/qwen-decode", failure(422, IMMUTABLE_SET))
+    again = await bench.reconcile()
+    assert bench.condition("Degraded")["reason"] == "ImmutableField"
+    assert bench.stored("statefulsets") == ["qwen-prefill"]
+    assert bench.stored("deployments") == ["qwen"]
+    assert again is not None
+    assert again <= 30
+
+
+async def test_a_child_that_is_no_longer_wanted_is_deleted(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.store(a_resource().with_spec("frontDoor", value={"enabled": False}).of_generation(2))
+    await bench.reconcile()
+    assert bench.stored("deployments") == []
+
+
+async def test_a_server_that_is_busy_puts_the_resource_off(bench: Bench, metrics: Metrics) -> None:
+    bench.store(a_resource())
+    bench.api.answer("GET", f"/{PLURAL}/qwen", failure(429, headers={"Retry-After": "30"}))
+    assert await bench.reconcile() == 30
+    labels = {"outcome": "requeued"}
+    assert metrics.registry.get_sample_value("tandem_reconcile_duration_seconds_count", labels) == 1
+
+
+async def test_an_error_of_ours_is_counted_and_raised_for_the_queue_to_repeat(bench: Bench, metrics: Metrics) -> None:
+    bench.store(a_resource())
+
+    def broken(observed: Observed, defaults: Any) -> Plan:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await bench.reconciler(plan=broken)(KEY)
+    labels = {"error": "ZeroDivisionError"}
+    assert metrics.registry.get_sample_value("tandem_reconcile_failures_total", labels) == 1
+
+
+async def test_a_look_that_takes_too_long_is_cut_off(bench: Bench) -> None:
+    bench.store(a_resource())
+    hold = asyncio.Event()
+    original = bench.api._dispatch
+
+    async def hang(request: Any, target: Any) -> Any:
+        if target.plural == "pods":
+            await hold.wait()
+        return await original(request, target)
+
+    bench.api._dispatch = hang  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError):
+        await bench.reconciler(timeout=0.2)(KEY)
+    hold.set()
+
+
+@pytest.mark.parametrize(("asked", "least", "most"), [(None, 300, 600), (timedelta(seconds=15), 15, 15)])
+async def test_the_next_look_is_when_the_plan_asks_for_it_or_at_the_next_resync(
+    bench: Bench, asked: timedelta | None, least: float, most: float
+) -> None:
+    bench.store(a_resource())
+
+    def report(*args: Any) -> Outcome:
+        return replace(outcome(*args), again=asked)
+
+    again = await bench.reconciler(outcome=report)(KEY)
+    assert again is not None
+    assert least <= again <= most
+
+
+def _pairs(choose: Callable[[Rule], bool] = lambda _: True) -> set[tuple[str, str, str]]:
+    return {(verb, rule.group, rule.resource) for rule in RULES if choose(rule) for verb in rule.verbs}
+
+
+async def test_a_resources_life_needs_only_rights_that_the_table_has(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.api.put("nodes", a_node("node-p").build())
+    bench.store_pod(a_ready_pod(Role.PREFILL).on_node("node-p"), Role.PREFILL)
+    bench.store(a_resource().with_spec("frontDoor", value={"enabled": False}).of_generation(2))
+    await bench.reconcile()
+    assert {tuple(asked) for asked in bench.api.asked} - _pairs() == set()
+
+
+def test_all_kinds_that_may_be_planned_can_be_applied() -> None:
+    assert {kind.kind for kind in CHILD_KINDS} == KINDS
+
+
+def test_the_table_of_rights_is_in_order_and_says_why() -> None:
+    places = [(rule.group, rule.resource) for rule in RULES]
+    assert places == sorted(set(places))
+    assert all(list(rule.verbs) == sorted(set(rule.verbs)) for rule in RULES)
+    assert all(rule.why for rule in RULES)
+    assert not any("*" in (rule.group, rule.resource, *rule.verbs) for rule in RULES)
