@@ -91,7 +91,7 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True):
     """Fields are sent by position; a later version may only append."""
 
 
-class Fingerprint(_Wire):
+class Fingerprint(_Wire, frozen=True, array_like=True):
     """What must be equal on two engines for the name of a block to mean the same bytes."""
 
     model: _Name
@@ -120,7 +120,7 @@ class Fingerprint(_Wire):
         )
 
 
-class RankMemory(_Wire):
+class RankMemory(_Wire, frozen=True, array_like=True):
     """What a writer needs to know of one rank: NIXL's metadata and where the blocks lie."""
 
     agent: Annotated[bytes, Meta(min_length=1, max_length=65_536)]
@@ -137,7 +137,7 @@ class RankMemory(_Wire):
             raise ValueError(f"{len(self.bases)} regions but {len(self.strides)} strides")
 
 
-class Hello(_Wire, tag="hello"):
+class Hello(_Wire, frozen=True, array_like=True, tag="hello"):
     """First message on a connection, in both directions."""
 
     version: Annotated[int, Meta(ge=0, le=65_535)]
@@ -156,7 +156,7 @@ class Hello(_Wire, tag="hello"):
                     raise ValueError("a region ends beyond the address space")
 
 
-class Want(_Wire, tag="want"):
+class Want(_Wire, frozen=True, array_like=True, tag="want"):
     """Write these blocks into these places of mine."""
 
     want: _Want
@@ -178,7 +178,7 @@ class Want(_Wire, tag="want"):
             raise ValueError("two blocks with one destination")
 
 
-class Missing(_Wire, tag="missing"):
+class Missing(_Wire, frozen=True, array_like=True, tag="missing"):
     """These blocks of a want of yours will not come: they are not in flight, and will not be written later."""
 
     want: _Want
@@ -187,7 +187,7 @@ class Missing(_Wire, tag="missing"):
     why: MissingReason
 
 
-class Offer(_Wire, tag="offer"):
+class Offer(_Wire, frozen=True, array_like=True, tag="offer"):
     """I have these blocks; answer with a Want for what you lack."""
 
     offer: _Offer
@@ -201,33 +201,33 @@ class Offer(_Wire, tag="offer"):
             raise ValueError(f"nothing is offered for {self.purpose.value}")
 
 
-class Query(_Wire, tag="query"):
+class Query(_Wire, frozen=True, array_like=True, tag="query"):
     """How long a prefix of these blocks do you have?"""
 
     query: _Query
     hashes: _Hashes
 
 
-class Have(_Wire, tag="have"):
+class Have(_Wire, frozen=True, array_like=True, tag="have"):
     """Answer to a Query: advice, nothing is kept for the asker."""
 
     query: _Query
     count: Annotated[int, Meta(ge=0, le=MAX_BLOCKS)]
 
 
-class Cancel(_Wire, tag="cancel"):
+class Cancel(_Wire, frozen=True, array_like=True, tag="cancel"):
     """I don't wait for this want any more."""
 
     want: _Want
 
 
-class CancelAck(_Wire, tag="cancel_ack"):
+class CancelAck(_Wire, frozen=True, array_like=True, tag="cancel_ack"):
     """No write for this want is in flight, and none will be posted."""
 
     want: _Want
 
 
-class Ping(_Wire, tag="ping"):
+class Ping(_Wire, frozen=True, array_like=True, tag="ping"):
     """Are you alive? And: these wants of mine I believe open, or cancelled without your acknowledgement.
 
     The lists may be partial; a want in neither list means nothing. What is older than `oldest` is over.
@@ -240,25 +240,23 @@ class Ping(_Wire, tag="ping"):
     """Prompt tokens that wait to be computed by the sender."""
 
 
-class Pong(_Wire, tag="pong"):
+class Pong(_Wire, frozen=True, array_like=True, tag="pong"):
     """I am alive."""
 
     waiting_tokens: _Number
     """Prompt tokens that wait to be computed by the sender."""
 
 
-class Gone(_Wire, tag="gone"):
+class Gone(_Wire, frozen=True, array_like=True, tag="gone"):
     """The engine that you addressed is not here: another incarnation (the envelope's sender) has its address."""
 
     engine: _Engine
 
 
-Message: TypeAlias = (
-    Hello | Want | Missing | Offer | Query | Have | Cancel | CancelAck | Ping | Pong | Gone
-)
+Message: TypeAlias = Hello | Want | Missing | Offer | Query | Have | Cancel | CancelAck | Ping | Pong | Gone
 
 
-class Envelope(_Wire):
+class Envelope(_Wire, frozen=True, array_like=True):
     """A message and the two incarnations it passes between."""
 
     sender: _Engine

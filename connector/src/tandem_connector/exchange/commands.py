@@ -14,6 +14,7 @@ from tandem_connector.exchange.types import (
     JobId,
     Purpose,
     RequestId,
+    Seconds,
     WantId,
     Write,
 )
@@ -76,6 +77,7 @@ class LoadEnded:
     good: tuple[Index, ...]
     bad: tuple[Index, ...]
     reason: EndReason
+    waited: Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class LandingEnded:
     wanted: int
     received: int
     reason: EndReason
+    waited: Seconds
 
 
 @dataclass(frozen=True, slots=True)

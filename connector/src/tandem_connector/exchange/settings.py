@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF009 - `Seconds` makes nothing, it only names the unit
 """The exchange's numbers."""
 
 from dataclasses import dataclass

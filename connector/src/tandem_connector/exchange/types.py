@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, Protocol
 
-from tandem_connector.contract.messages import Purpose
-from tandem_connector.contract.types import BlockHash, EngineId, WantId
+from tandem_connector.contract.messages import MAX_BLOCKS, MAX_TTL, Purpose
+from tandem_connector.contract.types import BlockHash, EngineId, OfferId, WantId
 
 __all__ = [
     "BlockHash",
@@ -17,6 +17,8 @@ __all__ = [
     "FreshBlocks",
     "Index",
     "JobId",
+    "Landing",
+    "Load",
     "OfferedRun",
     "Pool",
     "Purpose",
@@ -130,3 +132,38 @@ class OfferedRun:
     position: int
     """Index of the first one in the sequence."""
     hashes: tuple[BlockHash, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a request asks of a peer."""
+
+    request: RequestId
+    purpose: Purpose
+    """FORWARD or REVERSE_FETCH."""
+    hashes: tuple[BlockHash, ...]
+    """What is wanted: consecutive blocks of the request."""
+    blocks: tuple[BlockId, ...]
+    """Where it is to be, one for each hash."""
+    ttl: Seconds
+    """After which the request doesn't wait any more."""
+    wait: bool
+    """Also what the peer is about to compute; else only what it has."""
+
+    def __post_init__(self) -> None:
+        if not (0 < len(self.hashes) == len(self.blocks) <= MAX_BLOCKS and 0 < self.ttl <= MAX_TTL):
+            raise ValueError(f"{len(self.hashes)} hashes for {len(self.blocks)} blocks in {self.ttl} s")
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What is taken of a peer's offer."""
+
+    offer: OfferId
+    purpose: Purpose
+    """REVERSE_PUSH or MOVE."""
+    hashes: tuple[BlockHash, ...]
+    blocks: tuple[BlockId, ...]
+    positions: tuple[int, ...]
+    """Each block's index in its token sequence."""
+    ttl: Seconds

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exchange of one engine: every event goes in here, every command comes out.
+
+All methods are called on the scheduler's thread, in the order in which things happened, with the time of this machine's
+monotonic clock. None of them does anything but change state and add commands; `commands` hands them out.
+
+Order within one scheduler step: messages and peers' changes first, then `tick`, then `step_scheduled` with the blocks
+that the step fills; with its output `step_finished`, `write_ended` and `want_received`, then what became of requests.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, assert_never
+
+from tandem_connector.contract.messages import (
+    Cancel,
+    CancelAck,
+    Envelope,
+    Gone,
+    Have,
+    Hello,
+    Missing,
+    MissingReason,
+    Offer,
+    Ping,
+    Pong,
+    Query,
+    Want,
+)
+from tandem_connector.exchange.commands import Command, DropPeer, Send
+from tandem_connector.exchange.landing import take_offer
+from tandem_connector.exchange.moving import Moving
+from tandem_connector.exchange.offering import Offering
+from tandem_connector.exchange.peers import Peer, PeerState
+from tandem_connector.exchange.served_want import ServedWant
+from tandem_connector.exchange.serving import Serving
+from tandem_connector.exchange.settings import ExchangeSettings
+from tandem_connector.exchange.shared import Shared
+from tandem_connector.exchange.tally import Gauges, Tally
+from tandem_connector.exchange.types import (
+    BlockHash,
+    BlockId,
+    EndReason,
+    EngineId,
+    FreshBlocks,
+    Index,
+    JobId,
+    Load,
+    OfferedRun,
+    Pool,
+    Purpose,
+    RequestId,
+    Seconds,
+    StepId,
+    WantId,
+)
+from tandem_connector.exchange.wanting import Wanting
+
+
+class Exchange:
+    """One engine's side of the exchange."""
+
+    _wanting_type: ClassVar[type[Wanting]] = Wanting
+
+    def __init__(self, engine: EngineId, pool: Pool, settings: ExchangeSettings | None = None) -> None:
+        self.engine = engine
+        self._shared = Shared(settings or ExchangeSettings(), pool)
+        self._peers = self._shared.peers
+        self._outbox = self._shared.outbox
+        self._serving = Serving(self._shared, self._served)
+        self._wanting = self._wanting_type(self._shared, self._valid_now)
+        self._offering = Offering(self._shared)
+        self._moving = Moving(self._shared, self._offering)
+        self._stopping = False
+
+    @property
+    def tally(self) -> Tally:
+        """What was done since the engine began."""
+        return self._shared.tally
+
+    def commands(self) -> list[Command]:
+        """What to do, since the last call, in order."""
+        return self._outbox.drain()
+
+    # -- peers ----------------------------------------------------------------------------------------------------
+
+    def peer_connected(self, peer: EngineId, blocks: int, now: Seconds) -> bool:
+        """The peer's Hello was accepted; its pool has so many blocks.
+
+        Returns:
+            False for an incarnation that has ended: it is never spoken with again.
+        """
+        known = self._peers.of(peer) is not None
+        added = self._peers.connected(peer, blocks)
+        if known:
+            self.peer_back(peer, now)
+        return added
+
+    def peer_silent(self, peer: EngineId, now: Seconds) -> None:
+        """Nothing was heard from the peer for too long. What is wanted of it ends, its blocks stay held."""
+        if self._peers.set(peer, PeerState.SILENT):
+            self._wanting.peer_silent(peer, now)
+            self._serving.peer_silent(peer, now)
+            self._moving.peer_lost(peer)
+
+    def peer_back(self, peer: EngineId, now: Seconds) -> None:
+        """The peer is heard again."""
+        if self._peers.set(peer, PeerState.ALIVE):
+            self._wanting.peer_back(peer, now)
+
+    def peer_gone(self, peer: EngineId, now: Seconds) -> None:
+        """The incarnation has ended for certain: its pod is gone, or another one has its address."""
+        if self._peers.end(peer, now):
+            self._wanting.peer_gone(peer, now)
+            self._serving.peer_gone(peer, now)
+            self._offering.peer_gone(peer)
+            self._moving.peer_lost(peer)
+
+    def receive(self, envelope: Envelope, now: Seconds) -> None:
+        """A message has arrived. The caller has told of the connection, and of the sender being heard again."""
+        if envelope.target != self.engine:
+            self.tally.misaddressed += 1
+            if not isinstance(envelope.message, Gone):
+                self._outbox.put(Send(envelope.sender, Gone(envelope.target)))
+            return
+        peer = self._peers.of(envelope.sender)
+        if peer is None:
+            self.tally.strangers += 1
+            return
+        why = self._understand(envelope, peer, now)
+        if why is not None:
+            self.tally.violations += 1
+            self._outbox.put(DropPeer(envelope.sender, why))
+
+    def _understand(self, envelope: Envelope, peer: Peer, now: Seconds) -> str | None:
+        """Act on the message, or say what is wrong with it."""
+        sender = envelope.sender
+        match envelope.message:
+            case Want() as want:
+                if max(want.destinations) >= peer.blocks:
+                    return f"want {want.want}: block {max(want.destinations)} of a pool of {peer.blocks}"
+                self._moving.wanted(sender, want.offer)
+                self._serving.wanted(sender, want, now)
+            case Missing() as missing:
+                if not self._wanting.missing(sender, missing.want, missing.indices, now):
+                    return f"want {missing.want}: an index beyond its end is missing"
+            case Cancel() as cancel:
+                self._serving.cancelled(sender, cancel.want, now)
+            case CancelAck() as acknowledgement:
+                self._wanting.acknowledged(sender, acknowledgement.want)
+            case Offer() as offer:
+                if not (self._stopping or self._wanting.quarantine.full) and peer.state is PeerState.ALIVE:
+                    take_offer(sender, offer, self._shared, self._wanting, now)
+            case Query() as query:
+                self._outbox.put(Send(sender, Have(query.query, self._serving.prefix(query.hashes))))
+            case Ping() as ping:
+                self._serving.pinged(sender, ping, now)
+            case Hello() | Have() | Pong() | Gone():
+                pass
+            case unknown:
+                assert_never(unknown)
+        return None
+
+    # -- own requests ---------------------------------------------------------------------------------------------
+
+    def want(self, peer: EngineId, load: Load, now: Seconds) -> WantId | None:
+        """Ask the peer to write blocks for a request that waits for them.
+
+        The blocks, which the caller references during the call, are referenced until no write can reach them any more,
+        whatever becomes of the request.
+
+        Returns:
+            The want's name: one `LoadEnded` will tell of its end. Or None if nothing was asked, because the peer doesn't
+            answer or too many blocks are in quarantine.
+        """
+        if self._stopping or self._wanting.quarantine.full or self._peers.state(peer) is not PeerState.ALIVE:
+            self.tally.wants_ended[load.purpose, EndReason.REFUSED] += 1
+            return None
+        self._shared.pool.pin(load.blocks)
+        return self._wanting.open(peer, load, now)
+
+    def request_produces(self, request: RequestId, hashes: Iterable[BlockHash], now: Seconds) -> None:
+        """The live request will compute these hashes (its prompt's, then those that its output adds), or has them."""
+        del now
+        self._serving.request_produces(request, hashes)
+
+    def offers_go_to(self, request: RequestId, peer: EngineId) -> None:
+        """Offer to this peer, in batches, the blocks that the request computes from now on."""
+        self._offering.to(request, peer)
+
+    def request_ended(self, request: RequestId, now: Seconds, *, offer: bool) -> None:
+        """The request was finished (`offer` the rest of its blocks) or aborted. Its open wants end."""
+        self._wanting.cancel_request(request, now)
+        self._serving.request_ended(request, now)
+        self._offering.request_ended(request, offer=offer)
+
+    # -- steps and workers ----------------------------------------------------------------------------------------
+
+    def step_scheduled(self, step: StepId, fresh: Sequence[FreshBlocks], now: Seconds) -> None:
+        """A step will fill these blocks; their names are in the cache already."""
+        del now
+        self._serving.step_scheduled(
+            step, [pair for blocks in fresh for pair in zip(blocks.hashes, blocks.blocks, strict=True)]
+        )
+        for blocks in fresh:
+            self._offering.computed(blocks)
+
+    def step_finished(self, step: StepId, now: Seconds) -> None:
+        """The forward pass of this step, and of all before it, has run."""
+        del now
+        self._serving.step_finished(step)
+
+    def write_ended(self, job: JobId, now: Seconds, *, written: bool) -> None:
+        """No rank has the job in flight any more; `written` if all ranks wrote all of it."""
+        self._serving.write_ended(job, written, now)
+
+    def want_received(self, want: WantId, indices: Iterable[Index], now: Seconds) -> None:
+        """Peers wrote these blocks of a want, on all ranks."""
+        self._wanting.received(want, indices, now)
+
+    def _valid_now(self, blocks: Sequence[tuple[BlockHash, BlockId]], now: Seconds) -> None:
+        del now
+        self._serving.valid(blocks, None)
+
+    def _served(self, want: ServedWant, now: Seconds) -> None:
+        self._moving.served(want, now)
+
+    # -- offers ---------------------------------------------------------------------------------------------------
+
+    def offer(self, peer: EngineId, run: OfferedRun) -> None:
+        """Offer these blocks to a peer, once, for it to take what it lacks."""
+        if run.hashes and self._peers.state(peer) is PeerState.ALIVE:
+            self._offering.offer(peer, Purpose.REVERSE_PUSH, run)
+
+    def move(self, successor: EngineId, runs: Iterable[OfferedRun], now: Seconds) -> None:
+        """Offer these, the most recently used first, as fast as the successor takes them; ends with `MoveEnded`."""
+        self._moving.start(successor, runs, now)
+        if self._peers.state(successor) is not PeerState.ALIVE:
+            self._moving.peer_lost(successor)
+
+    # -- the whole ------------------------------------------------------------------------------------------------
+
+    def reset(self, now: Seconds) -> None:
+        """The prefix cache is about to be reset: no name means what it meant.
+
+        Own wants end without anything good, peers get nothing more of what is not in flight. The pool can be reset when
+        `held` is False.
+        """
+        self._wanting.cancel_all(EndReason.RESET, now)
+        self._moving.stop()
+        self._offering.clear()
+        self._serving.give_up_all(MissingReason.RESET, now)
+
+    def shutdown(self, now: Seconds) -> None:
+        """The engine ends: own wants are cancelled, nothing new is wanted or served. Over when `held` is False."""
+        self._stopping = True
+        self._wanting.cancel_all(EndReason.CANCELLED, now)
+        self._moving.stop()
+        self._serving.refuse(MissingReason.SHUTDOWN, now)
+
+    def tick(self, now: Seconds) -> None:
+        """Time has passed: call it when `next_due` says so, or more often."""
+        self._wanting.tick(now)
+        self._serving.tick(now)
+        self._moving.tick(now)
+
+    def next_due(self) -> Seconds | None:
+        """When `tick` has something to do; None while only an event can change anything."""
+        due = [part.next_due() for part in (self._wanting, self._serving, self._moving)]
+        return min((at for at in due if at is not None), default=None)
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def set_waiting_tokens(self, tokens: int) -> None:
+        """How many prompt tokens wait to be computed here; told to peers in pings."""
+        self._wanting.waiting_tokens = tokens
+
+    @property
+    def expects_workers(self) -> bool:
+        """The workers may report a write's end, or blocks that were received: the engine must go on stepping."""
+        return self._serving.writing or self._wanting.answerable
+
+    @property
+    def held(self) -> bool:
+        """The exchange holds references to blocks of the pool."""
+        return self._serving.writing or self._wanting.open_wants + self._wanting.held_wants > 0
+
+    def incoming_prefix(self, hashes: Iterable[BlockHash]) -> int:
+        """How many of these, from the first on, are being written into this engine now."""
+        length = 0
+        for block_hash in hashes:
+            if not self._wanting.is_incoming(block_hash):
+                break
+            length += 1
+        return length
+
+    def gauges(self) -> Gauges:
+        """What is held now."""
+        return Gauges(
+            wants_open=self._wanting.open_wants,
+            wants_held=self._wanting.held_wants,
+            blocks_quarantined=self._wanting.quarantine.blocks,
+            blocks_landing=self._wanting.landing,
+            blocks_pinned=self._serving.pinned,
+            wants_served=self._serving.active,
+            hashes_awaited=self._serving.awaited,
+        )

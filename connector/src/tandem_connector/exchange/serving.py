@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Peers' wants: what is written when, what is reported missing, and what must never be written again.
+
+Sources are pinned from the moment a write is asked for until its end is reported. An index that was reported missing is
+never written later, and a want that is over is never served again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import TypeAlias
+
+from tandem_connector.contract.messages import CancelAck, Missing, MissingReason, Ping, Want
+from tandem_connector.exchange.availability import Awaited, Fresh, Producers
+from tandem_connector.exchange.commands import PostWrite, Send, ServingEnded, WithdrawWrites
+from tandem_connector.exchange.served_want import ServedState, ServedWant
+from tandem_connector.exchange.shared import Shared
+from tandem_connector.exchange.timers import Timers
+from tandem_connector.exchange.tombstones import Tombstones
+from tandem_connector.exchange.types import (
+    BlockHash,
+    BlockId,
+    EngineId,
+    Index,
+    JobId,
+    RequestId,
+    Seconds,
+    StepId,
+    WantId,
+    Write,
+)
+
+OnServed: TypeAlias = Callable[[ServedWant, Seconds], None]
+"""Told when a peer's want is over."""
+_Found: TypeAlias = list[tuple[Index, BlockId]]
+
+
+class _Ledger:
+    """All wants of one peer."""
+
+    def __init__(self, tombstones: int) -> None:
+        self.active: dict[WantId, ServedWant] = {}
+        self.tombstones = Tombstones(tombstones)
+
+
+class Serving:
+    """All peers' wants."""
+
+    def __init__(self, shared: Shared, on_served: OnServed) -> None:
+        self._settings = shared.settings
+        self._pool = shared.pool
+        self._outbox = shared.outbox
+        self._tally = shared.tally
+        self._on_served = on_served
+        self._ledgers: dict[EngineId, _Ledger] = {}
+        self._jobs: dict[JobId, tuple[ServedWant, Write]] = {}
+        self._job_ids = count(1)
+        self._awaited: Awaited[ServedWant] = Awaited()
+        self._fresh = Fresh()
+        self._producers = Producers()
+        self._queue: deque[tuple[ServedWant, Index]] = deque()
+        self._deadlines: Timers[ServedWant] = Timers()
+        self._patience: Timers[ServedWant] = Timers()
+        self._refusal: MissingReason | None = None
+        self.pinned = 0
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    def wanted(self, peer: EngineId, message: Want, now: Seconds) -> None:
+        """Serve a want, unless it is known: a repeated message, or one that is over."""
+        ledger = self._ledger(peer)
+        if message.want in ledger.active or ledger.tombstones.covers(message.want):
+            return
+        self._tally.blocks_asked[message.purpose] += len(message.hashes)
+        refusal = self._refusal
+        if refusal is None and len(ledger.active) >= self._settings.wants_per_peer:
+            refusal = MissingReason.REFUSED
+        if refusal is not None:
+            ledger.tombstones.bury(message.want, None)
+            self._tally.blocks_missing[message.purpose, refusal] += len(message.hashes)
+            self._outbox.put(Send(peer, Missing(message.want, None, refusal)))
+            return
+        want = ServedWant(
+            peer=peer,
+            id=message.want,
+            purpose=message.purpose,
+            hashes=message.hashes,
+            destinations=tuple(BlockId(block) for block in message.destinations),
+            wait=message.wait,
+            deadline=Seconds(now + message.ttl * (1 - self._settings.post_margin)),
+            offer=message.offer,
+        )
+        ledger.active[want.id] = want
+        self._deadlines.set(want, want.deadline)
+        self._start(want, now)
+        self._settle(want, now)
+
+    def _start(self, want: ServedWant, now: Seconds) -> None:
+        found: dict[StepId | None, _Found] = {}
+        absent = []
+        for position, block_hash in enumerate(want.hashes):
+            index, block = Index(position), self._pool.lookup(block_hash)
+            if block is None:
+                absent.append(index)
+            else:
+                found.setdefault(self._fresh.step_of(block), []).append((index, block))
+        for after, blocks in found.items():
+            self._post(want, blocks, after)
+        if not want.wait:
+            self._give_up(want, absent, MissingReason.NOT_CACHED)
+        elif absent:
+            want.pending.update(absent)
+            for index in absent:
+                self._awaited.add(want.hashes[index], want, index)
+            self._patience.set(want, Seconds(now + self._settings.nobody_grace))
+
+    def cancelled(self, peer: EngineId, want_id: WantId, now: Seconds) -> None:
+        """The wanter waits no more; acknowledge it when nothing is in flight."""
+        ledger = self._ledger(peer)
+        want = ledger.active.get(want_id)
+        if want is None:
+            if not ledger.tombstones.covers(want_id):
+                ledger.tombstones.bury(want_id, None)
+            self._outbox.put(Send(peer, CancelAck(want_id)))
+        else:
+            self._stop(want, ServedState.CANCELLED, now)
+
+    def pinged(self, peer: EngineId, ping: Ping, now: Seconds) -> None:
+        """Say again what the wanter must know of its wants and may have missed."""
+        ledger = self._ledger(peer)
+        for want_id in ping.open:
+            if want_id in ledger.active:
+                continue
+            if not ledger.tombstones.covers(want_id):
+                ledger.tombstones.bury(want_id, None)
+            indices = ledger.tombstones.missing_of(want_id)
+            if indices != ():
+                self._outbox.put(Send(peer, Missing(want_id, indices, MissingReason.UNKNOWN)))
+        for want_id in ping.cancelling:
+            self.cancelled(peer, want_id, now)
+        ledger.tombstones.raise_floor(ping.oldest)
+
+    # -- writes ---------------------------------------------------------------------------------------------------
+
+    def _post(self, want: ServedWant, found: Sequence[tuple[Index, BlockId]], after: StepId | None) -> None:
+        """Ask for the writes, as many as may be pinned; the others are ready for later."""
+        room = max(0, self._settings.pinned_blocks - self.pinned)
+        for index, _ in found[room:]:
+            want.ready.add(index)
+            self._queue.append((want, index))
+        now_found = found[:room]
+        for start in range(0, len(now_found), self._settings.blocks_per_write):
+            part = now_found[start : start + self._settings.blocks_per_write]
+            write = Write(
+                job=JobId(next(self._job_ids)),
+                peer=want.peer,
+                want=want.id,
+                indices=tuple(index for index, _ in part),
+                sources=tuple(block for _, block in part),
+                destinations=tuple(want.destinations[index] for index, _ in part),
+                deadline=want.deadline,
+                after=after,
+            )
+            self._pool.pin(write.sources)
+            self.pinned += len(write.sources)
+            want.jobs.add(write.job)
+            self._jobs[write.job] = want, write
+            self._outbox.put(PostWrite(write))
+
+    def write_ended(self, job: JobId, written: bool, now: Seconds) -> None:
+        """No rank has the job in flight any more; `written`: all ranks wrote all of it."""
+        want, write = self._jobs.pop(job)
+        self._pool.unpin(write.sources[::-1])
+        self.pinned -= len(write.sources)
+        want.jobs.remove(job)
+        if written:
+            want.written += len(write.indices)
+            self._tally.blocks_written[want.purpose] += len(write.indices)
+        else:
+            self._report(want, write.indices, MissingReason.WRITE_FAILED)
+        self._post_ready(now)
+        self._settle(want, now)
+
+    def _post_ready(self, now: Seconds) -> None:
+        while self._queue and self.pinned < self._settings.pinned_blocks:
+            want = self._queue[0][0]
+            room = self._settings.pinned_blocks - self.pinned
+            found: dict[StepId | None, _Found] = {}
+            lost = []
+            while room and self._queue and self._queue[0][0] is want:
+                _, index = self._queue.popleft()
+                if index not in want.ready:
+                    continue
+                want.ready.remove(index)
+                block = self._pool.lookup(want.hashes[index])
+                if block is None:
+                    lost.append(index)
+                else:
+                    room -= 1
+                    found.setdefault(self._fresh.step_of(block), []).append((index, block))
+            for after, blocks in found.items():
+                self._post(want, blocks, after)
+            self._report(want, lost, MissingReason.NOT_CACHED)
+            self._settle(want, now)
+
+    # -- blocks ---------------------------------------------------------------------------------------------------
+
+    def valid(self, blocks: Iterable[tuple[BlockHash, BlockId]], after: StepId | None) -> None:
+        """These hashes are in these blocks, by the end of the step `after` or now: write them to all who wait."""
+        found: dict[ServedWant, _Found] = {}
+        for block_hash, block in blocks:
+            for want, index in self._awaited.of(block_hash):
+                self._awaited.discard(block_hash, want, index)
+                want.pending.remove(index)
+                found.setdefault(want, []).append((index, block))
+        for want, places in found.items():
+            self._post(want, places, after)
+
+    def step_scheduled(self, step: StepId, blocks: Sequence[tuple[BlockHash, BlockId]]) -> None:
+        """The step fills these blocks."""
+        if blocks:
+            self._fresh.add(step, (block for _, block in blocks))
+            self.valid(blocks, step)
+
+    def step_finished(self, step: StepId) -> None:
+        """The forward pass of the step, and those before it, have run."""
+        self._fresh.finish(step)
+
+    def request_produces(self, request: RequestId, hashes: Iterable[BlockHash]) -> None:
+        """The live request will compute these hashes, or has them."""
+        self._producers.add(request, hashes)
+
+    def request_ended(self, request: RequestId, now: Seconds) -> None:
+        """What only this request would have computed will not come."""
+        orphans: dict[ServedWant, list[Index]] = {}
+        for block_hash in self._producers.end(request):
+            for want, index in self._awaited.of(block_hash):
+                if not want.patient:
+                    orphans.setdefault(want, []).append(index)
+        for want, indices in orphans.items():
+            self._orphaned(want, indices)
+            self._settle(want, now)
+
+    def _orphaned(self, want: ServedWant, indices: Sequence[Index]) -> None:
+        """No live request will compute these. One may have come into the cache by a way that nobody told of."""
+        cached = [(want.hashes[index], self._pool.lookup(want.hashes[index])) for index in indices]
+        self.valid([(block_hash, block) for block_hash, block in cached if block is not None], None)
+        self._give_up(want, [index for index in indices if index in want.pending], MissingReason.NOBODY)
+
+    # -- ends -----------------------------------------------------------------------------------------------------
+
+    def _give_up(self, want: ServedWant, indices: Iterable[Index], why: MissingReason) -> None:
+        """These will not come, neither from the cache nor from a step."""
+        given_up = sorted(indices)
+        for index in given_up:
+            if index in want.pending:
+                want.pending.remove(index)
+                self._awaited.discard(want.hashes[index], want, index)
+            want.ready.discard(index)
+        self._report(want, given_up, why)
+
+    def _report(self, want: ServedWant, indices: Sequence[Index], why: MissingReason) -> None:
+        if not indices:
+            return
+        want.missing.extend(indices)
+        if want.state is ServedState.OPEN:
+            self._tally.blocks_missing[want.purpose, why] += len(indices)
+            self._outbox.put(Send(want.peer, Missing(want.id, tuple(indices), why)))
+
+    def _stop(self, want: ServedWant, state: ServedState, now: Seconds) -> None:
+        """Post nothing more for the want, and end it when what is in flight has ended."""
+        if want.state is state:
+            return
+        want.state = state
+        self._give_up(want, want.pending | want.ready, MissingReason.EXPIRED)
+        if want.jobs:
+            self._outbox.put(WithdrawWrites(tuple(sorted(want.jobs))))
+        self._settle(want, now)
+
+    def _settle(self, want: ServedWant, now: Seconds) -> None:
+        ledger = self._ledgers.get(want.peer)
+        if ledger is None or not want.over or ledger.active.pop(want.id, None) is None:
+            return
+        self._deadlines.cancel(want)
+        self._patience.cancel(want)
+        ledger.tombstones.bury(want.id, tuple(sorted(want.missing)))
+        if want.state is ServedState.CANCELLED:
+            self._outbox.put(Send(want.peer, CancelAck(want.id)))
+        self._outbox.put(ServingEnded(want.id, want.peer, want.purpose, want.written, len(want.missing)))
+        if want.state is ServedState.ABANDONED and not ledger.active:
+            del self._ledgers[want.peer]
+        self._on_served(want, now)
+
+    def peer_silent(self, peer: EngineId, now: Seconds) -> None:
+        """Nothing is heard from the wanter: write nothing that was not asked for of the workers."""
+        self._give_up_all(self._of(peer), MissingReason.UNREACHABLE, now)
+
+    def peer_gone(self, peer: EngineId, now: Seconds) -> None:
+        """The wanter has ended."""
+        for want in self._of(peer):
+            self._stop(want, ServedState.ABANDONED, now)
+        ledger = self._ledgers.get(peer)
+        if ledger is not None and not ledger.active:
+            del self._ledgers[peer]
+
+    def refuse(self, why: MissingReason, now: Seconds) -> None:
+        """Serve no new want, and give up what is not in flight."""
+        self._refusal = why
+        self.give_up_all(why, now)
+
+    def give_up_all(self, why: MissingReason, now: Seconds) -> None:
+        """Nothing that is not in flight will be written for the wants of now."""
+        self._give_up_all([want for peer in list(self._ledgers) for want in self._of(peer)], why, now)
+
+    def _give_up_all(self, wants: Iterable[ServedWant], why: MissingReason, now: Seconds) -> None:
+        for want in wants:
+            self._give_up(want, want.pending | want.ready, why)
+            self._settle(want, now)
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def tick(self, now: Seconds) -> None:
+        """Give up what nobody will compute, and what has run out of time."""
+        for want in self._patience.pop_due(now):
+            want.patient = False
+            self._orphaned(want, [index for index in want.pending if want.hashes[index] not in self._producers])
+            self._settle(want, now)
+        for want in self._deadlines.pop_due(now):
+            self._give_up(want, want.pending | want.ready, MissingReason.EXPIRED)
+            self._settle(want, now)
+
+    def next_due(self) -> Seconds | None:
+        """When `tick` has something to do."""
+        due = [at for at in (self._patience.next_due(), self._deadlines.next_due()) if at is not None]
+        return min(due, default=None)
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def _ledger(self, peer: EngineId) -> _Ledger:
+        return self._ledgers.setdefault(peer, _Ledger(self._settings.tombstones_per_peer))
+
+    def _of(self, peer: EngineId) -> list[ServedWant]:
+        ledger = self._ledgers.get(peer)
+        return list(ledger.active.values()) if ledger is not None else []
+
+    def prefix(self, hashes: Iterable[BlockHash]) -> int:
+        """How many of these, from the first on, are in the cache."""
+        length = 0
+        for block_hash in hashes:
+            if self._pool.lookup(block_hash) is None:
+                break
+            length += 1
+        return length
+
+    @property
+    def active(self) -> int:
+        """Wants that are not over."""
+        return sum(len(ledger.active) for ledger in self._ledgers.values())
+
+    @property
+    def awaited(self) -> int:
+        """Different hashes that peers wait for."""
+        return len(self._awaited)
+
+    @property
+    def writing(self) -> bool:
+        """A write is in flight, or will be when another has ended."""
+        return bool(self._jobs)

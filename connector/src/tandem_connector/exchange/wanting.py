@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Own wants, from asking until the last of their blocks may be reused.
+
+A want ends for its owner once, early if need be. Its blocks are released later: when every index is written or
+missing, when the holder acknowledged the cancel, or when the holder has certainly ended and the network can't deliver
+any more of what it had posted. Until then a write may still arrive, and must find a block that nobody else uses.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import TypeAlias
+
+from tandem_connector.contract.messages import MAX_WANTS_IN_PING, Cancel, Ping, Want
+from tandem_connector.exchange.commands import (
+    ExpectWant,
+    ForgetWant,
+    LandingCommitted,
+    LandingEnded,
+    LoadEnded,
+    Send,
+)
+from tandem_connector.exchange.own_want import OwnWant, WantState
+from tandem_connector.exchange.peers import PeerState
+from tandem_connector.exchange.quarantine import Quarantine
+from tandem_connector.exchange.shared import Shared
+from tandem_connector.exchange.timers import Timers
+from tandem_connector.exchange.types import (
+    BlockHash,
+    BlockId,
+    EndReason,
+    EngineId,
+    Index,
+    Landing,
+    Load,
+    RequestId,
+    Seconds,
+    WantId,
+)
+
+OnValid: TypeAlias = Callable[[Sequence[tuple[BlockHash, BlockId]], Seconds], None]
+"""Told of blocks that arrived, so that peers who wait for them are served."""
+
+_UNUSABLE = {EndReason.RESET}
+
+
+class Wanting:
+    """All own wants."""
+
+    def __init__(self, shared: Shared, on_valid: OnValid) -> None:
+        self._settings = shared.settings
+        self._pool = shared.pool
+        self._peers = shared.peers
+        self._outbox = shared.outbox
+        self._tally = shared.tally
+        self._on_valid = on_valid
+        self.quarantine = Quarantine(shared.settings.quarantine_blocks, shared.outbox)
+        self._ids = count(1)
+        self._next = WantId(next(self._ids))
+        self._wants: dict[WantId, OwnWant] = {}
+        self._by_peer: dict[EngineId, dict[WantId, OwnWant]] = {}
+        self._by_request: dict[RequestId, dict[WantId, OwnWant]] = {}
+        self._incoming: dict[BlockHash, int] = {}
+        self._landing: dict[EngineId, int] = {}
+        self._timers: Timers[WantId] = Timers()
+        self._pings: Timers[EngineId] = Timers()
+        self.waiting_tokens = 0
+
+    # -- asking ---------------------------------------------------------------------------------------------------
+
+    def open(self, peer: EngineId, asked: Load | Landing, now: Seconds) -> WantId:
+        """Ask the peer for these blocks. The caller has added the reference to each of them that the want holds."""
+        want = OwnWant(
+            id=self._next,
+            peer=peer,
+            asked=asked,
+            opened=now,
+            expires=Seconds(now + asked.ttl),
+            awaited={Index(index) for index in range(len(asked.hashes))},
+        )
+        self._next = WantId(next(self._ids))
+        self._wants[want.id] = want
+        self._by_peer.setdefault(peer, {})[want.id] = want
+        for block_hash in asked.hashes:
+            self._incoming[block_hash] = self._incoming.get(block_hash, 0) + 1
+        self._timers.set(want.id, want.expires)
+        if peer not in self._pings:
+            self._pings.set(peer, Seconds(now + self._settings.ping_interval))
+        self._tally.blocks_wanted[asked.purpose] += len(asked.hashes)
+        self._outbox.put(ExpectWant(want.id, peer, asked.blocks))
+        match asked:
+            case Load():
+                self._by_request.setdefault(asked.request, {})[want.id] = want
+                wait, offer = asked.wait, None
+            case Landing():
+                self._landing[peer] = self._landing.get(peer, 0) + len(asked.blocks)
+                wait, offer = False, asked.offer
+        self._outbox.put(Send(peer, Want(want.id, asked.purpose, asked.hashes, asked.blocks, asked.ttl, wait, offer)))
+        return want.id
+
+    # -- what comes -----------------------------------------------------------------------------------------------
+
+    def received(self, want_id: WantId, indices: Iterable[Index], now: Seconds) -> None:
+        """These blocks were written, on all ranks."""
+        want = self._wants.get(want_id)
+        if want is None:
+            self._tally.late_notifications += len(list(indices))
+            return
+        new = [index for index in indices if index in want.awaited]
+        want.awaited.difference_update(new)
+        if want.state is WantState.OPEN:
+            want.received.extend(new)
+            self._tally.blocks_received[want.purpose] += len(new)
+            if isinstance(want.asked, Landing) and new:
+                self._land(want, want.asked, new, now)
+        else:
+            self._tally.late_notifications += len(new)
+        self._resolve(want, now)
+
+    def _land(self, want: OwnWant, landing: Landing, indices: Sequence[Index], now: Seconds) -> None:
+        committed = [
+            index
+            for index in indices
+            if self._pool.commit(want.hashes[index], want.blocks[index], landing.positions[index])
+        ]
+        self._outbox.put(
+            LandingCommitted(
+                want=want.id,
+                peer=want.peer,
+                purpose=want.purpose,
+                hashes=tuple(want.hashes[index] for index in committed),
+                blocks=tuple(want.blocks[index] for index in committed),
+                positions=tuple(landing.positions[index] for index in committed),
+            )
+        )
+        self._on_valid([(want.hashes[index], want.blocks[index]) for index in indices], now)
+
+    def missing(self, peer: EngineId, want_id: WantId, indices: Iterable[int] | None, now: Seconds) -> bool:
+        """The holder says that these will not come; False if an index is not of the want."""
+        want = self._wants.get(want_id)
+        if want is None or want.peer != peer:
+            return True
+        if indices is None:
+            want.awaited.clear()
+        else:
+            told = list(indices)
+            if max(told) >= len(want.hashes):
+                return False
+            want.awaited.difference_update(told)
+        self._resolve(want, now)
+        return True
+
+    def acknowledged(self, peer: EngineId, want_id: WantId) -> None:
+        """The holder says that no write for the want is in flight, and none will be posted."""
+        want = self._wants.get(want_id)
+        if want is not None and want.peer == peer and want.state is not WantState.OPEN:
+            self._release(want)
+
+    def _resolve(self, want: OwnWant, now: Seconds) -> None:
+        if want.awaited:
+            return
+        if want.state is WantState.OPEN:
+            whole = len(want.received) == len(want.hashes)
+            self._end(want, EndReason.COMPLETE if whole else EndReason.MISSING, now)
+        self._release(want)
+
+    # -- ends -----------------------------------------------------------------------------------------------------
+
+    def cancel_request(self, request: RequestId, now: Seconds) -> None:
+        """The request was aborted or has ended: it waits for nothing any more."""
+        for want in list(self._by_request.get(request, {}).values()):
+            self._abandon(want, EndReason.CANCELLED, now)
+
+    def cancel_all(self, reason: EndReason, now: Seconds) -> None:
+        """End every open want, of requests and of landings."""
+        for want in list(self._wants.values()):
+            self._abandon(want, reason, now)
+
+    def peer_silent(self, peer: EngineId, now: Seconds) -> None:
+        """Nothing is heard from the peer: its wants end, and their blocks wait for what becomes of it."""
+        for want in list(self._by_peer.get(peer, {}).values()):
+            if want.state is WantState.CANCELLING:
+                self._quarantine(want)
+            self._abandon(want, EndReason.PEER_SILENT, now)
+
+    def peer_back(self, peer: EngineId, now: Seconds) -> None:
+        """The peer is heard again: ask it about all that is not acknowledged."""
+        for want in self._by_peer.get(peer, {}).values():
+            if want.state is WantState.QUARANTINED:
+                self._unquarantine(want)
+                want.state = WantState.CANCELLING
+                self._timers.set(want.id, Seconds(now + self._settings.cancel_patience))
+        if peer in self._by_peer:
+            self._pings.set(peer, now)
+
+    def peer_gone(self, peer: EngineId, now: Seconds) -> None:
+        """The peer has certainly ended: what it had posted may arrive for a while yet."""
+        for want in list(self._by_peer.get(peer, {}).values()):
+            if want.state is WantState.OPEN:
+                self._abandon(want, EndReason.PEER_GONE, now)
+            else:
+                self._hold(want, now)
+
+    def _abandon(self, want: OwnWant, reason: EndReason, now: Seconds) -> None:
+        if want.state is WantState.OPEN:
+            self._end(want, reason, now)
+            self._hold(want, now)
+
+    def _end(self, want: OwnWant, reason: EndReason, now: Seconds) -> None:
+        """Tell the owner, once. The state is left to the caller."""
+        waited = Seconds(now - want.opened)
+        match want.asked:
+            case Load(request=request):
+                usable = reason not in _UNUSABLE
+                good = want.good() if usable else ()
+                bad = want.bad() if usable else tuple(Index(index) for index in range(len(want.hashes)))
+                self._outbox.put(LoadEnded(request, want.id, want.peer, want.purpose, good, bad, reason, waited))
+                if usable:
+                    self._on_valid(want.prefix(), now)
+                of_request = self._by_request[request]
+                del of_request[want.id]
+                if not of_request:
+                    del self._by_request[request]
+            case Landing():
+                self._outbox.put(
+                    LandingEnded(want.id, want.peer, want.purpose, len(want.hashes), len(want.received), reason, waited)
+                )
+        for block_hash in want.hashes:
+            self._incoming[block_hash] -= 1
+            if not self._incoming[block_hash]:
+                del self._incoming[block_hash]
+        self._tally.wants_ended[want.purpose, reason] += 1
+        self._tally.blocks_lost[want.purpose, reason] += len(want.hashes) - len(want.received)
+
+    def _hold(self, want: OwnWant, now: Seconds) -> None:
+        """Keep the blocks of an ended want until no write can reach them."""
+        match self._peers.state(want.peer):
+            case PeerState.ALIVE:
+                want.state = WantState.CANCELLING
+                self._timers.set(want.id, Seconds(now + self._settings.cancel_patience))
+                self._outbox.put(Send(want.peer, Cancel(want.id)))
+            case PeerState.SILENT:
+                self._quarantine(want)
+            case PeerState.GONE | None:
+                self._quarantine(want)
+                ended = self._peers.ended_at(want.peer)
+                self._timers.set(want.id, Seconds((now if ended is None else ended) + self._settings.transport_bound))
+
+    def _quarantine(self, want: OwnWant) -> None:
+        self._timers.cancel(want.id)
+        if want.state is not WantState.QUARANTINED:
+            want.state = WantState.QUARANTINED
+            self.quarantine.enter(len(want.blocks))
+
+    def _unquarantine(self, want: OwnWant) -> None:
+        if want.state is WantState.QUARANTINED:
+            self.quarantine.leave(len(want.blocks))
+
+    def _release(self, want: OwnWant) -> None:
+        self._unquarantine(want)
+        del self._wants[want.id]
+        of_peer = self._by_peer[want.peer]
+        del of_peer[want.id]
+        if not of_peer:
+            del self._by_peer[want.peer]
+        if isinstance(want.asked, Landing):
+            self._landing[want.peer] -= len(want.blocks)
+            if not self._landing[want.peer]:
+                del self._landing[want.peer]
+        self._timers.cancel(want.id)
+        self._outbox.put(ForgetWant(want.id))
+        # The tail of a sequence is of no use without its head: it is to be evicted first.
+        self._pool.unpin(want.blocks[::-1])
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def tick(self, now: Seconds) -> None:
+        """End what has expired, release what can't be written any more, and tell the peers what is open."""
+        for want_id in self._timers.pop_due(now):
+            want = self._wants[want_id]
+            match want.state:
+                case WantState.OPEN:
+                    self._abandon(want, EndReason.EXPIRED, now)
+                case WantState.CANCELLING:
+                    self._quarantine(want)
+                case WantState.QUARANTINED:
+                    self._release(want)
+        for peer in self._pings.pop_due(now):
+            self._ping(peer, now)
+
+    def _ping(self, peer: EngineId, now: Seconds) -> None:
+        if self._peers.state(peer) is not PeerState.ALIVE:
+            return
+        wants = self._by_peer.get(peer, {})
+        opened = [want.id for want in wants.values() if want.state is WantState.OPEN]
+        ended = [want.id for want in wants.values() if want.state is not WantState.OPEN]
+        self._outbox.put(
+            Send(
+                peer,
+                Ping(
+                    open=tuple(opened[:MAX_WANTS_IN_PING]),
+                    cancelling=tuple(ended[:MAX_WANTS_IN_PING]),
+                    oldest=next(iter(wants), self._next),
+                    waiting_tokens=self.waiting_tokens,
+                ),
+            )
+        )
+        if wants:
+            self._pings.set(peer, Seconds(now + self._settings.ping_interval))
+
+    def next_due(self) -> Seconds | None:
+        """When `tick` has something to do."""
+        due = [at for at in (self._timers.next_due(), self._pings.next_due()) if at is not None]
+        return min(due, default=None)
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def is_incoming(self, block_hash: BlockHash) -> bool:
+        """An open want of this engine asks for it."""
+        return block_hash in self._incoming
+
+    def landing_of(self, peer: EngineId) -> int:
+        """Blocks that are held for what this peer offered."""
+        return self._landing.get(peer, 0)
+
+    @property
+    def landing(self) -> int:
+        """Blocks that are held for what peers offered."""
+        return sum(self._landing.values())
+
+    @property
+    def open_wants(self) -> int:
+        """Wants that somebody waits for."""
+        return sum(want.state is WantState.OPEN for want in self._wants.values())
+
+    @property
+    def held_wants(self) -> int:
+        """Wants that have ended, and whose blocks are not released."""
+        return len(self._wants) - self.open_wants
+
+    @property
+    def answerable(self) -> bool:
+        """A peer that is alive may still write into blocks of this engine, or say that it will not."""
+        return any(self._peers.state(peer) is PeerState.ALIVE for peer in self._by_peer)
