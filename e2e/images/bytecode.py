@@ -19,7 +19,7 @@ def compiled(tree: Tree, system: Tree) -> Tree:
     They are never checked against their sources, as in an image neither changes, so file times don't matter.
 
     Raises:
-        BuildError: The image's Python does not run on this machine.
+        BuildError: The image's Python does not run on this machine, or a file is not in its language.
     """
     sources = {path: node for path, node in tree.items() if path.endswith(".py") and isinstance(node, File)}
     with tempfile.TemporaryDirectory(prefix="tandem-bytecode-") as folder:
@@ -46,6 +46,5 @@ def _compile(system: Path, target: Path) -> None:
         text=True,
         check=False,
     )
-    # Packages ship templates and tests for other versions that do not compile; those stay sources.
-    if done.returncode and not any(target.rglob("__pycache__/*.pyc")):
+    if done.returncode:
         raise BuildError(f"the image's Python could not compile: {done.stderr.strip() or done.stdout.strip()}")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dockerfiles for those who have a container engine and a registry, from the same declarations as the archives."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,9 @@ _templates = Environment(
     keep_trailing_newline=True,
     autoescape=False,
 )
+
+
+_templates.filters["quoted"] = lambda value: json.dumps(value, ensure_ascii=False)
 
 
 def dockerfiles(image: Image) -> dict[str, str]:

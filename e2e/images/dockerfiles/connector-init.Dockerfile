@@ -26,7 +26,7 @@ echo "event=connector_copied target=$target"
 END
 ENV PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LABEL org.opencontainers.image.title="connector-init"
-LABEL org.opencontainers.image.description="Copies Tandem\u0027s KV connector into the volume that it is given"
+LABEL org.opencontainers.image.description="Copies Tandem's KV connector into the volume that it is given"
 LABEL org.opencontainers.image.version="0.1.0"
 USER 65532:65532
 ENTRYPOINT ["/copy-connector"]

@@ -10,7 +10,7 @@ COPY e2e/images/front_door/uv.lock e2e/images/front_door/uv.lock
 RUN uv export --quiet --frozen --no-header --no-default-groups --no-emit-project --output-file /requirements.txt --project e2e/images/front_door \
  && uv pip install --quiet --no-deps --require-hashes --only-binary :all: \
       --target /opt/router/lib/python3.11/site-packages --requirement /requirements.txt
-RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/router/lib/python3.11/site-packages || true
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/router/lib/python3.11/site-packages
 
 FROM debian:12-slim
 RUN apt-get update \
@@ -31,7 +31,7 @@ RUN mkdir -p /opt/router/bin && ln -s /usr/bin/python3.11 /opt/router/bin/python
 ENV PATH="/opt/router/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENV PYTHONUNBUFFERED="1"
 LABEL org.opencontainers.image.title="front-door"
-LABEL org.opencontainers.image.description="vllm-router, the default front door of Tandem\u0027s engines"
+LABEL org.opencontainers.image.description="vllm-router, the default front door of Tandem's engines"
 LABEL org.opencontainers.image.version="0.1.0"
 USER 65532:65532
 ENTRYPOINT ["vllm-router"]

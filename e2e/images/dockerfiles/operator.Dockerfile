@@ -15,7 +15,7 @@ RUN uv export --quiet --frozen --no-header --no-default-groups --package tandem-
 RUN for member in tandem-connector tandem-operator; do uv build --quiet --wheel --package "$member" --out-dir /built; done \
  && uv pip install --quiet --no-deps --no-index --find-links /built \
       --target /opt/tandem/lib/python3.11/site-packages tandem-connector tandem-operator
-RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/tandem/lib/python3.11/site-packages || true
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/tandem/lib/python3.11/site-packages
 
 FROM debian:12-slim
 RUN apt-get update \
@@ -30,7 +30,7 @@ RUN mkdir -p /opt/tandem/bin && ln -s /usr/bin/python3.11 /opt/tandem/bin/python
 ENV PATH="/opt/tandem/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENV PYTHONUNBUFFERED="1"
 LABEL org.opencontainers.image.title="operator"
-LABEL org.opencontainers.image.description="Tandem\u0027s Kubernetes operator"
+LABEL org.opencontainers.image.description="Tandem's Kubernetes operator"
 LABEL org.opencontainers.image.version="0.1.0"
 USER 65532:65532
 ENTRYPOINT ["python3", "-m", "tandem_operator", "run"]
