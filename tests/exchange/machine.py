@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that may happen between some engines, for hypothesis to choose from."""
+
+from typing import ClassVar
+
+import hypothesis.strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tandem_connector.contract.types import EngineId
+from tandem_connector.exchange.exchange import Exchange
+from tandem_connector.exchange.types import OfferedRun
+from tests.exchange.builders import names
+from tests.exchange.toy_pool import ToyPool
+from tests.exchange.world import SETTINGS, Engine, World
+
+chains = st.sampled_from("ab")
+lengths = st.integers(1, 8)
+any_number = st.integers(0, 1_000)
+
+
+class ExchangeMachine(RuleBasedStateMachine):
+    """2 to 4 engines over a network that loses, repeats, reorders and delays."""
+
+    exchange_type: ClassVar[type[Exchange]] = Exchange
+
+    def make(self, engine: EngineId, pool: ToyPool) -> Exchange:
+        return self.exchange_type(engine, pool, SETTINGS)
+
+    @initialize(size=st.integers(2, 4))
+    def begin(self, size: int) -> None:
+        self.world = World(size, self.make)
+
+    def engine(self, number: int) -> Engine | None:
+        running = [engine for engine in self.world.places if not engine.frozen]
+        return running[number % len(running)] if running else None
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    @rule(number=any_number, holder=any_number, chain=chains, length=lengths, wait=st.booleans(), offers=st.booleans())
+    def ask(self, number: int, holder: int, chain: str, length: int, *, wait: bool, offers: bool) -> None:
+        engine = self.engine(number)
+        others = [other for other in self.world.places if other is not engine]
+        if engine is not None:
+            before = set(engine.requests)
+            peer = others[holder % len(others)]
+            self.world.begin(engine, names(0, length, chain), peer, wait=wait)
+            for request in set(engine.requests) - before:
+                if offers:
+                    engine.exchange.offers_go_to(request, peer.id)
+
+    @rule(number=any_number, back=any_number, chain=chains, length=lengths, offers=st.booleans())
+    def compute(self, number: int, back: int, chain: str, length: int, *, offers: bool) -> None:
+        engine = self.engine(number)
+        others = [other for other in self.world.places if other is not engine]
+        if engine is not None:
+            before = set(engine.requests)
+            self.world.begin(engine, names(0, length, chain), None, wait=False)
+            for request in set(engine.requests) - before:
+                if offers:
+                    engine.exchange.offers_go_to(request, others[back % len(others)].id)
+
+    @rule(number=any_number, most=st.integers(1, 5))
+    def schedule(self, number: int, most: int) -> None:
+        engine = self.engine(number)
+        if engine is not None and len(engine.steps) < 2:
+            self.world.schedule(engine, most)
+
+    @rule(number=any_number)
+    def run(self, number: int) -> None:
+        engine = self.engine(number)
+        if engine is not None and engine.steps:
+            self.world.run(engine)
+
+    @rule(number=any_number, which=any_number)
+    def finish(self, number: int, which: int) -> None:
+        engine = self.engine(number)
+        if engine is not None:
+            done = [r for r in engine.requests.values() if r.computed == len(r.blocks) and r.want is None]
+            if done:
+                self.world.end(engine, done[which % len(done)], offer=True)
+
+    @rule(number=any_number, which=any_number)
+    def abort(self, number: int, which: int) -> None:
+        engine = self.engine(number)
+        if engine is not None and engine.requests:
+            requests = list(engine.requests.values())
+            self.world.end(engine, requests[which % len(requests)], offer=False)
+
+    @rule(number=any_number)
+    def churn(self, number: int) -> None:
+        engine = self.engine(number)
+        if engine is not None:
+            engine.pool.churn()
+
+    @rule(number=any_number)
+    def reset(self, number: int) -> None:
+        engine = self.engine(number)
+        if engine is not None:
+            self.world.reset(engine)
+
+    @rule(number=any_number, to=any_number, chain=chains)
+    def move(self, number: int, to: int, chain: str) -> None:
+        engine = self.engine(number)
+        others = [other for other in self.world.places if other is not engine]
+        if engine is not None:
+            cached = tuple(block_hash for block_hash in names(0, 8, chain) if block_hash in engine.pool.names)
+            if cached:
+                engine.exchange.move(others[to % len(others)].id, [OfferedRun(0, cached)], self.world.now)
+                self.world.act(engine)
+
+    # -- network ----------------------------------------------------------------------------------------------------
+
+    @rule(which=any_number, data=st.sampled_from(["deliver", "deliver", "deliver", "repeat", "lose"]))
+    @precondition(lambda self: self.world.network)
+    def message(self, which: int, data: str) -> None:
+        network = self.world.network
+        envelope = network[which % len(network)]
+        if data != "repeat":
+            network.remove(envelope)
+        if data != "lose":
+            self.world.deliver(envelope)
+
+    @rule()
+    def all_messages(self) -> None:
+        network, self.world.network = self.world.network, []
+        for envelope in network:
+            self.world.deliver(envelope)
+
+    @rule(number=any_number, which=any_number, fail=st.sampled_from([False] * 5 + [True]), late=st.booleans())
+    def post(self, number: int, which: int, *, fail: bool, late: bool) -> None:
+        engine = self.engine(number)
+        writes = self.world.postable(engine) if engine is not None else []
+        if engine is not None and writes:
+            self.world.post(engine, writes[which % len(writes)], fail=fail, ignore_deadline=late)
+
+    @rule(which=any_number, block=any_number, how=st.sampled_from(["one", "all", "all", "tear"]))
+    @precondition(lambda self: self.world.flights)
+    def land(self, which: int, block: int, how: str) -> None:
+        flight = self.world.flights[which % len(self.world.flights)]
+        match how:
+            case "one":
+                self.world.land(flight, block)
+            case "all":
+                while flight.left:
+                    self.world.land(flight, 0)
+            case _:
+                self.world.tear(flight)
+
+    @rule(number=any_number)
+    def report(self, number: int) -> None:
+        engine = self.engine(number)
+        if engine is not None:
+            self.world.report(engine)
+
+    # -- time and faults --------------------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.1, 0.6, 2.1, 5.5]))
+    def wait(self, seconds: float) -> None:
+        self.world.advance(seconds)
+
+    @rule(number=any_number)
+    def freeze(self, number: int) -> None:
+        engine = self.engine(number)
+        if engine is not None:
+            self.world.freeze(engine)
+
+    @rule(which=any_number)
+    @precondition(lambda self: any(engine.frozen for engine in self.world.places))
+    def thaw(self, which: int) -> None:
+        frozen = [engine for engine in self.world.places if engine.frozen]
+        self.world.thaw(frozen[which % len(frozen)])
+
+    @rule(number=any_number, sure=st.sampled_from([False, False, True]))
+    def crash(self, number: int, *, sure: bool) -> None:
+        if sure:
+            self.world.crash(number % len(self.world.places))
+
+    @rule(which=any_number)
+    @precondition(lambda self: self.world.undeclared)
+    def declare(self, which: int) -> None:
+        self.world.declare(self.world.undeclared[which % len(self.world.undeclared)])
+
+    # -- what must hold ---------------------------------------------------------------------------------------------
+
+    @invariant()
+    def nothing_is_broken(self) -> None:
+        if hasattr(self, "world"):
+            self.world.check()
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.settle()
+            self.world.check()
