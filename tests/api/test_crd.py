@@ -27,9 +27,12 @@ _STATUS = _SCHEMA["properties"]["status"]
 PATIENT = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.parametrize("path", generated_files(), ids=str)
+FILES = generated_files()
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
 def test_a_generated_file_is_what_the_models_say_now(path: Path) -> None:
-    assert (ROOT / path).read_bytes() == generated_files()[path].encode(), "run `make generate` and commit the result"
+    assert (ROOT / path).read_bytes() == FILES[path].encode(), "run `make generate` and commit the result"
 
 
 def _wire(model: ApiModel) -> dict[str, Any]:
@@ -139,7 +142,7 @@ def test_the_definition_names_what_users_type() -> None:
 
 def test_the_generated_definition_fits_a_client_side_apply() -> None:
     # kubectl keeps the whole object in an annotation, which may have 262,144 bytes.
-    assert len(generated_files()[Path("crds/tandem.dev_disaggregatedinferences.yaml")]) < 200_000
+    assert len(FILES[Path("crds/tandem.dev_disaggregatedinferences.yaml")]) < 200_000
 
 
 def test_the_page_of_conditions_has_every_type_and_reason() -> None:

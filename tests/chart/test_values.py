@@ -201,8 +201,9 @@ def test_a_comment_of_several_lines_is_one_description() -> None:
     assert described_values("# One,\n# two.\na: {b: 1}\n") == [Value("a", '{"b": 1}', "One, two.")]
 
 
-@pytest.mark.parametrize("path", derived_files(), ids=str)
+FILES = derived_files()
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
 def test_a_file_that_is_derived_from_the_chart_is_up_to_date(path: Path) -> None:
-    assert (ROOT / path).read_text(encoding="utf-8") == derived_files()[path], (
-        "run `make generate` and commit the result"
-    )
+    assert (ROOT / path).read_text(encoding="utf-8") == FILES[path], "run `make generate` and commit the result"

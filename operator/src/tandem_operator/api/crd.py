@@ -120,11 +120,11 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if not (chosen.root / "crds").is_dir():
         parser.error(f"{chosen.root.absolute()} has no folder crds: run this in the repository's root, or give --root")
-    differing = [path for path, text in generated_files().items() if _read(chosen.root / path) != text]
-    for path in differing:
+    differing = {path: text for path, text in generated_files().items() if _read(chosen.root / path) != text}
+    for path, text in differing.items():
         print(f"{'written' if chosen.action == 'write' else 'differs from the models'}: {path}")
         if chosen.action == "write":
-            _write(chosen.root / path, generated_files()[path])
+            _write(chosen.root / path, text)
     if chosen.action == "check" and differing:
         print("run `make generate` and commit the result", file=sys.stderr)
         return 1
