@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
@@ -48,7 +49,7 @@ class EnginePod:
     peer: Peer | None
     """How other engines are to see it; None while no process runs or its address isn't known."""
 
-    @property
+    @cached_property
     def table(self) -> PeerTable | None:
         """The peer table in its annotation; None when there is none or it can't be read."""
         if self.annotation is None:

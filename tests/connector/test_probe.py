@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The probe, run as the kubelet runs it, against an engine's two doors."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from socket import socket
+from typing import ClassVar
+
+import pytest
+
+from tandem_connector import probe
+from tandem_connector.contract.environment import HTTP_PORT
+
+
+class Engine(BaseHTTPRequestHandler):
+    """Answers `/health` with `status`."""
+
+    status: ClassVar[int] = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.status if self.path == "/health" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@pytest.fixture
+def http() -> Iterator[int]:
+    with HTTPServer(("127.0.0.1", 0), Engine) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@pytest.fixture
+def side_channel() -> Iterator[int]:
+    with socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def closed() -> int:
+    with socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+def test_an_engine_that_answers_at_both_doors_is_well(http: int, side_channel: int) -> None:
+    probe.check("127.0.0.1", http, side_channel)
+
+
+def test_an_engine_without_its_side_channel_is_not(http: int, closed: int) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        probe.check("127.0.0.1", http, closed)
+
+
+def test_an_engine_without_its_server_is_not(closed: int, side_channel: int) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        probe.check("127.0.0.1", closed, side_channel)
+
+
+def test_an_engine_that_says_that_it_is_dead_is_not(
+    http: int, side_channel: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "status", 503)
+    with pytest.raises(Exception, match="/health answered 503"):
+        probe.check("127.0.0.1", http, side_channel)
+
+
+def test_as_a_program_it_says_in_one_line_what_is_wrong_without_importing_anything_of_ours(closed: int) -> None:
+    file = Path(probe.__file__)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(file)],
+        env={"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": str(closed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("127.0.0.1: ")
+
+
+def test_it_knocks_at_the_port_of_the_contract() -> None:
+    assert probe._HTTP_PORT == HTTP_PORT

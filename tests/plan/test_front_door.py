@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm-router in front of the engines."""
+
+from typing import Any
+
+from tandem_operator.plan.front_door import endpoint
+from tandem_operator.plan.resolve import resolve
+from tests.builders import DEFAULTS, a_resource
+from tests.builders.resources import ResourceBuilder
+from tests.plan.made import named, objects
+
+
+def pod_spec(resource: ResourceBuilder) -> dict[str, Any]:
+    (deployment,) = objects(resource, "Deployment").values()
+    found: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return found
+
+
+def router(resource: ResourceBuilder) -> dict[str, Any]:
+    return named(pod_spec(resource)["containers"], "router")
+
+
+def options(resource: ResourceBuilder) -> dict[str, list[str]]:
+    """Each option with the words up to the next one."""
+    found: dict[str, list[str]] = {}
+    for word in router(resource)["args"]:
+        if word.startswith("--"):
+            found[word] = []
+        else:
+            found[list(found)[-1]].append(word)
+    return found
+
+
+def test_the_router_finds_routable_engines_of_this_resource_in_its_namespace() -> None:
+    given = options(a_resource("chat").in_namespace("here"))
+    for role in ("prefill", "decode"):
+        words = ["tandem.dev/resource=chat", f"tandem.dev/role={role}", "tandem.dev/routable=true"]
+        assert given[f"--{role}-selector"] == words
+    assert given["--service-discovery"] == []
+    assert given["--service-discovery-namespace"] == ["here"]
+    assert given["--service-discovery-port"] == ["8000"]
+    assert given["--vllm-pd-disaggregation"] == []
+    assert given["--kv-connector"] == ["nixl"]
+
+
+def test_the_policy_and_further_arguments_are_the_users() -> None:
+    front_door = {"policy": "cache_aware", "args": ["--request-timeout-secs", "60"]}
+    resource = a_resource().with_spec("frontDoor", value=front_door)
+    assert options(resource)["--policy"] == ["cache_aware"]
+    assert router(resource)["args"][-2:] == ["--request-timeout-secs", "60"]
+
+
+def test_the_router_may_look_at_pods_and_nothing_else() -> None:
+    (role,), (binding,) = objects(a_resource(), "Role").values(), objects(a_resource(), "RoleBinding").values()
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (account,) = objects(a_resource(), "ServiceAccount").values()
+    (subject,) = binding["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": account["metadata"]["name"], "namespace": "models"}
+    assert pod_spec(a_resource())["serviceAccountName"] == account["metadata"]["name"]
+
+
+def test_the_router_runs_without_any_right_on_its_node() -> None:
+    assert pod_spec(a_resource())["securityContext"]["runAsNonRoot"] is True
+    assert router(a_resource())["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def test_the_service_leads_to_the_router_under_the_name_of_the_resource() -> None:
+    service = objects(a_resource("chat"), "Service")["chat"]
+    assert service["spec"]["selector"] == {"tandem.dev/resource": "chat", "tandem.dev/role": "front-door"}
+    (port,) = service["spec"]["ports"]
+    assert port["port"] == 8000
+    assert named(router(a_resource())["ports"], port["targetPort"])["containerPort"] == 8000
+    assert endpoint(resolve(a_resource("chat").build(), DEFAULTS)) == "http://chat.models.svc:8000"
+
+
+def test_the_services_type_and_annotations_can_be_chosen() -> None:
+    value = {"type": "LoadBalancer", "annotations": {"lb": "internal"}}
+    service = objects(a_resource().with_spec("frontDoor", "service", value=value), "Service")["qwen"]
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert service["metadata"]["annotations"] == {"lb": "internal"}
+
+
+def test_image_replicas_resources_and_pod_template_can_be_chosen() -> None:
+    value = {
+        "image": "registry/router:1",
+        "replicas": 3,
+        "resources": {"requests": {"cpu": "2"}},
+        "podTemplate": {"spec": {"priorityClassName": "high"}},
+    }
+    resource = a_resource().with_spec("frontDoor", value=value)
+    assert objects(resource, "Deployment")["qwen"]["spec"]["replicas"] == 3
+    assert router(resource)["image"] == "registry/router:1"
+    assert router(resource)["resources"] == {"requests": {"cpu": "2"}}
+    assert pod_spec(resource)["priorityClassName"] == "high"
+
+
+def test_without_a_front_door_the_service_leads_straight_to_routable_decode_engines() -> None:
+    resource = a_resource().with_spec("frontDoor", "enabled", value=False)
+    assert objects(resource, "Service")["qwen"]["spec"]["selector"] == {
+        "tandem.dev/resource": "qwen",
+        "tandem.dev/role": "decode",
+        "tandem.dev/routable": "true",
+    }
+    for kind in ("Deployment", "ServiceAccount", "Role", "RoleBinding"):
+        assert not objects(resource, kind)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Peer tables and the label that lets an engine take turns."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from tandem_connector.contract.peers import PeerTable
+from tandem_connector.contract.types import EngineState, Generation, Role
+from tandem_operator.api.names import PEERS_ANNOTATION, REVISION_LABEL, ROUTABLE_LABEL, TENSOR_LABEL
+from tandem_operator.api.status import Status, Topology
+from tandem_operator.plan.plan import plan
+from tandem_operator.plan.topology import summary
+from tandem_operator.plan.types import PodPatch
+from tests.builders import DEFAULTS, a_node, a_pod, a_ready_pod, a_resource, observed, settled
+from tests.builders.nodes import NodeBuilder
+from tests.builders.pods import PodBuilder
+from tests.builders.resources import ResourceBuilder
+from tests.plan.made import template
+
+CURRENT = template(a_resource())["metadata"]["labels"][REVISION_LABEL]
+P, D = Role.PREFILL, Role.DECODE
+
+
+def current(role: Role, ordinal: int = 0) -> PodBuilder:
+    """A ready pod of the revision that the smallest resource wants."""
+    return a_ready_pod(role, ordinal).of_revision(CURRENT)
+
+
+def patches(
+    pods: Iterable[PodBuilder], nodes: Iterable[NodeBuilder] = (), resource: ResourceBuilder | None = None
+) -> dict[str, PodPatch]:
+    return {patch.name: patch for patch in plan(observed(resource, pods, nodes), DEFAULTS).pod_patches}
+
+
+def table(patch: PodPatch) -> PeerTable:
+    return PeerTable.model_validate_json(patch.annotations[PEERS_ANNOTATION])
+
+
+def peers(patch: PodPatch) -> set[str]:
+    return {peer.pod for peer in table(patch).peers}
+
+
+def test_all_engines_of_a_role_know_all_of_the_other() -> None:
+    found = patches([current(P), current(P, 1), current(D), current(D, 1), current(D, 2)])
+    assert {peers(found[f"qwen-decode-{n}"]) == {"qwen-prefill-0", "qwen-prefill-1"} for n in range(3)} == {True}
+    assert peers(found["qwen-prefill-1"]) == {"qwen-decode-0", "qwen-decode-1", "qwen-decode-2"}
+
+
+def test_engines_of_different_revisions_never_meet() -> None:
+    found = patches(
+        [current(P), a_ready_pod(P, 1).of_revision("old"), current(D), a_ready_pod(D, 1).of_revision("old")]
+    )
+    assert peers(found["qwen-decode-0"]) == {"qwen-prefill-0"}
+    assert peers(found["qwen-decode-1"]) == {"qwen-prefill-1"}
+
+
+def test_a_peer_is_described_as_its_pod_and_node_are() -> None:
+    node = a_node("n").in_zone("use1-az4").under("top", "middle", "bottom")
+    pod = current(P).on_node("n").running(restarts=2, since="2026-05-01T10:00:00Z").ready()
+    (peer,) = table(patches([pod.with_label(TENSOR_LABEL, "8"), current(D)], [node])["qwen-decode-0"]).peers
+    assert peer.engine == f"{pod.build()['metadata']['uid']}-2-2026-05-01T10:00:00Z"
+    assert (peer.pod, peer.role, peer.state, peer.revision) == ("qwen-prefill-0", P, EngineState.READY, CURRENT)
+    assert (peer.address.host, peer.address.http_port, peer.address.side_channel_port) == ("10.0.0.1", 8000, 5600)
+    assert peer.parallelism.tensor == 8
+    assert (peer.network.zone, peer.network.layers) == ("use1-az4", ("top", "middle", "bottom"))
+
+
+def test_a_restarted_process_is_another_engine() -> None:
+    before, after = current(P), current(P).running(restarts=1).ready()
+    ids = {table(patches([pod, current(D)])["qwen-decode-0"]).peers[0].engine for pod in (before, after)}
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("pod", "state"),
+    [
+        (current(P), EngineState.READY),
+        (current(P).with_condition("Ready", "False"), EngineState.STARTING),
+        (current(P).terminating(), EngineState.DRAINING),
+        (current(P).on_node("lost"), EngineState.DRAINING),
+        (current(P).on_node("never seen"), EngineState.READY),
+    ],
+)
+def test_the_state_of_a_peer_follows_from_its_pod_and_node(pod: PodBuilder, state: EngineState) -> None:
+    (peer,) = table(patches([pod, current(D)], [a_node("lost").not_ready()])["qwen-decode-0"]).peers
+    assert peer.state is state
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_pod(P).of_revision(CURRENT),
+        a_pod(P).of_revision(CURRENT).with_address("10.0.0.1"),
+        a_pod(P).of_revision(CURRENT).running(),
+        a_pod(P).of_revision(CURRENT).with_address("10.0.0.1").with_container(state={"waiting": {"reason": "x"}}),
+        current(P).ended(),
+        current(P).with_label(TENSOR_LABEL, "many"),
+        current(P).with_label("tandem.dev/role", "other"),
+    ],
+)
+def test_without_a_process_or_an_address_there_is_no_peer(pod: PodBuilder) -> None:
+    assert peers(patches([pod, current(D)])["qwen-decode-0"]) == set()
+
+
+def test_a_pod_has_its_table_before_its_process_starts() -> None:
+    assert peers(patches([current(P), a_pod(D).of_revision(CURRENT)])["qwen-decode-0"]) == {"qwen-prefill-0"}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_ready_engine_of_the_wanted_revision_may_take_turns(role: Role) -> None:
+    (patch,) = patches([current(role)]).values()
+    assert patch.labels == {ROUTABLE_LABEL: "true"}
+    assert patch.uid == current(role).build()["metadata"]["uid"]
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        current(D).with_condition("Ready", "False"),
+        current(D).terminating(),
+        current(D).on_node("lost"),
+        current(D).of_revision("old"),
+    ],
+)
+def test_the_label_is_taken_from_an_engine_that_may_not(pod: PodBuilder) -> None:
+    lost = a_node("lost").not_ready()
+    had_it = settled(observed(pods=[current(D)])).pods[0]["metadata"]["annotations"][PEERS_ANNOTATION]
+    found = patches([pod.routable().with_peers(had_it)], [lost])
+    (patch,) = found.values()
+    assert patch.labels == {}
+    assert patch.annotations == {PEERS_ANNOTATION: had_it}, "a table that still holds keeps its generation"
+
+
+def test_only_pods_whose_table_changed_are_patched() -> None:
+    done = settled(observed(pods=[current(P), current(D), current(D, 1)]))
+    pods = [PodBuilder(dict(pod)) for pod in done.pods]
+    found = patches([*pods, current(D, 2)])
+    assert found.keys() == {"qwen-prefill-0", "qwen-decode-2"}
+    assert {table(patch).generation for patch in found.values()} == {2}
+
+
+def test_a_new_generation_is_above_all_that_any_pod_or_the_status_has_seen() -> None:
+    high, low = (PeerTable.of(Generation(number), ()).to_annotation() for number in (7, 3))
+    found = patches([current(P).with_peers(high), current(D).with_peers(low)])
+    assert {table(patch).generation for patch in found.values()} == {8}
+    status = Status(topology=Topology(generation=41))
+    remembered = patches([current(D)], resource=a_resource().with_status(status))
+    assert table(remembered["qwen-decode-0"]).generation == 42
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "",
+        "{}",
+        "null",
+        "not json",
+        '{"version":2,"generation":5,"digest":"e3b0c44298fc1c14","peers":[]}',
+        '{"version":1,"generation":5,"digest":"forged","peers":[]}',
+        '{"version": 1, "generation": 5, "digest": "e3b0c44298fc1c14", "peers": []}',
+        '{"version":1,"generation":-5,"digest":"e3b0c44298fc1c14","peers":[]}',
+        '{"version":1,"generation":99999999999999999999,"digest":"e3b0c44298fc1c14","peers":[]}',
+    ],
+)
+def test_an_annotation_that_was_not_written_here_is_replaced(annotation: str) -> None:
+    (patch,) = patches([current(D).with_peers(annotation)]).values()
+    assert table(patch).peers == ()
+    assert table(patch).generation in {1, 6}
+
+
+def test_the_status_sums_the_tables_up() -> None:
+    done = settled(observed(pods=[current(P), current(D), current(D, 1), a_pod(D, 2).of_revision(CURRENT)]))
+    found = summary(done)
+    assert (found.generation, found.engines, found.pairs) == (1, 3, 3)
+    other = summary(settled(observed(pods=[current(P), current(D)])))
+    assert found.digest != other.digest
