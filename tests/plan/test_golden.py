@@ -5,11 +5,10 @@ Changes are shown by `pytest tests/plan/test_golden.py --update-golden` and read
 """
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
+from tandem_operator.api.text import as_yaml
 from tandem_operator.plan.plan import plan
 from tests.builders import DEFAULTS, a_resource, observed
 from tests.builders.resources import ResourceBuilder
@@ -35,23 +34,6 @@ RESOURCES = {
 }
 
 
-class _Dumper(yaml.SafeDumper):
-    """As yamllint wants it: indented lists, no anchors, scripts as they are."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, indentless=False)
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-
-
-_Dumper.add_representer(str, _text)
-
-
 @pytest.mark.parametrize("name", RESOURCES)
 def test_the_manifests_of_a_typical_resource_are_those_of_the_golden_file(name: str, updates_golden: bool) -> None:
     file = GOLDEN / f"{name}.yaml"
@@ -59,9 +41,7 @@ def test_the_manifests_of_a_typical_resource_are_those_of_the_golden_file(name: 
 
     objects = plan(observed(resource), DEFAULTS).objects
 
-    text = "# SPDX-License-Identifier: Apache-2.0\n" + yaml.dump_all(
-        objects, Dumper=_Dumper, sort_keys=False, width=120, explicit_start=True
-    )
+    text = "---\n".join(["# SPDX-License-Identifier: Apache-2.0\n", *(as_yaml(each) for each in objects)])
     if updates_golden:
         file.write_text(text)
     assert file.read_text() == text

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tandem_connector.contract.types import Role
 from tandem_operator.api.accelerators import EFA_RESOURCE, GPU_RESOURCE, PROFILES, Profile
+from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.api.spec import (
@@ -41,12 +42,6 @@ CPUS_PER_GPU: Final = 4
 GIBIBYTES_PER_GPU: Final = 32
 """What a GPU pod requests per GPU unless told otherwise: a third of the smallest share that a profile's node has (12 vCPUs
 and 144 GiB per GPU, p4d.24xlarge), so that it never decides where a pod fits, but keeps it from the first rank of evictions."""
-
-OWNED_VARIABLES: Final = frozenset(
-    {"VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT", "PYTHONHASHSEED", "TANDEM_POD_UID"}
-    | {"TANDEM_ENGINE_ID", "TANDEM_ROLE", "TANDEM_PEERS_FILE"}
-)
-"""Environment variables of engines that only Tandem may set."""
 
 
 def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:

@@ -53,7 +53,7 @@ def summary(observed: Observed) -> Topology:
     return Topology(
         generation=newest_generation(observed, pods),
         digest=hashlib.sha256(content.encode()).hexdigest()[:16],
-        engines=sum(1 for pod in pods if pod.peer),
+        engines=sum(1 for table in tables.values() if table),
         pairs=len(known),
     )
 
