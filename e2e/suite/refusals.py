@@ -296,18 +296,18 @@ RULE_REFUSALS: Final = (
             f"an engine of {role} whose share of the node's EFA devices is none",
             f"spec.{role}.parallelism.tensor",
             "1 of the 8 GPUs of a p4d.24xlarge node have no whole EFA device of its 4; raise the value, or set "
-            "spec.accelerator.efa.perPod, to 0 for none",
+            "spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
             _spec(accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 1}}}),
             _spec(accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 2}}}),
         )
         for role in ("prefill", "decode")
     ),
     Refusal(
-        "UCX beside EFA devices",
+        "EFA devices for UCX",
         "spec.transfer.backend",
-        "UCX does not use EFA devices; use LIBFABRIC, or set spec.accelerator.efa.perPod to 0",
+        "UCX does not use EFA devices; use LIBFABRIC, or remove spec.accelerator.efa.perPod",
+        _spec(transfer={"backend": "UCX"}, accelerator={"efa": {"perPod": 16}}),
         _spec(transfer={"backend": "UCX"}),
-        _spec(transfer={"backend": "UCX"}, accelerator={"efa": {"perPod": 0}}),
     ),
     Refusal(
         "LIBFABRIC on an instance type without EFA",

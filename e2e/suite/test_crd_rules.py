@@ -7,14 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
+from kubernetes.client.exceptions import ApiException, UnprocessableEntityException
 from kubernetes.dynamic import DynamicClient
 
 from e2e.cluster.interface import Cluster
 from e2e.suite.refusals import BASE, RULE_REFUSALS, SCHEMA_REFUSALS, Refusal, resource
 from tandem_operator.api import names
+from tandem_operator.api.accelerators import PROFILES
 from tandem_operator.api.crd import CRD_NAME, definition, resource_schema
+from tandem_operator.api.resource import DisaggregatedInference
+from tandem_operator.plan.resolve import resolve
+from tandem_operator.plan.types import Defaults
 
 pytestmark = pytest.mark.apiserver
 
@@ -50,8 +56,8 @@ def _create(api: client.ApiClient, body: Mapping[str, Any], **options: str) -> d
 
 
 def _wait_until_established(definitions: Any) -> None:
-    for event in definitions.watch(field_selector=f"metadata.name={CRD_NAME}", timeout=30):
-        conditions = event["raw_object"].get("status", {}).get("conditions", [])
+    for change in definitions.watch(field_selector=f"metadata.name={CRD_NAME}", timeout=30):
+        conditions = change["raw_object"].get("status", {}).get("conditions", [])
         if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
             return
     raise AssertionError("the API server did not establish the definition within 30 s")
@@ -59,9 +65,8 @@ def _wait_until_established(definitions: Any) -> None:
 
 def _causes(create: Create, body: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Field and message of everything that the API server finds wrong with the body."""
-    with pytest.raises(ApiException) as refused:
+    with pytest.raises(UnprocessableEntityException) as refused:
         create(body)
-    assert refused.value.status == 422
     return [(cause["field"], cause["message"]) for cause in json.loads(str(refused.value.body))["details"]["causes"]]
 
 
@@ -112,6 +117,48 @@ def test_the_longest_arguments_that_the_schema_allows_stay_within_the_cost_of_ru
     body = resource({"spec": {part: {"args": longest} for part in parts}})
 
     assert len(create(body)["spec"]["frontDoor"]["args"]) == 64
+
+
+_OPTIONAL_TENSOR = st.sampled_from([{}, *({"parallelism": {"tensor": size}} for size in (1, 2, 3, 4, 8, 16))])
+_DEVICES = st.fixed_dictionaries(
+    {
+        "accelerator": st.fixed_dictionaries(
+            {"instanceType": st.sampled_from(sorted(PROFILES))},
+            optional={
+                "gpusPerPod": st.sampled_from([0, 1, 2, 8]),
+                "efa": st.sampled_from(
+                    [{}, {"perPod": 0}, {"perPod": 1}, {"perPod": 16}, {"resource": "example.com/efa"}]
+                ),
+                "hugepages2Mi": st.sampled_from(["1Mi", "2Mi", "2048", "5120Mi", "64Gi"]),
+                "resourceClaims": st.just([{"name": "devices", "resourceClaimTemplateName": "gpus-and-efas"}]),
+            },
+        ),
+        "prefill": _OPTIONAL_TENSOR,
+        "decode": _OPTIONAL_TENSOR,
+    },
+    optional={
+        "transfer": st.sampled_from([{}, {"backend": "UCX"}, {"backend": "LIBFABRIC"}, {"protocol": "NixlPull"}]),
+    },
+)
+"""What rules and planning both judge, from few values so that many combinations are valid."""
+
+
+_CAREFREE = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@_CAREFREE
+@given(st.data())
+def test_planning_refuses_nothing_that_the_api_server_takes(create: Create, data: st.DataObject) -> None:
+    body = resource({"spec": data.draw(_DEVICES)})
+    try:
+        taken = create(body)
+    except UnprocessableEntityException:
+        event("refused")
+        return
+    event("taken")
+    taken["metadata"].setdefault("uid", "1")
+
+    resolve(DisaggregatedInference.model_validate(taken), Defaults("front-door", "connector"))
 
 
 def test_an_unknown_field_is_refused_when_the_client_asks_for_strictness(api: client.ApiClient) -> None:

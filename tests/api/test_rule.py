@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from tandem_operator.api.arguments import OWNED_ENGINE_ARGUMENTS, OWNED_FRONT_DOOR_ARGUMENTS
 from tandem_operator.api.rule import Rule, Verdict
 
 
@@ -22,3 +25,8 @@ def test_a_rule_with_values_computes_its_message_and_keeps_a_fixed_one() -> None
         "messageExpression": '"%s is over 90%% of %s".format([self.a, self.b])',
         "reason": "FieldValueForbidden",
     }
+
+
+@pytest.mark.parametrize("owned", [OWNED_ENGINE_ARGUMENTS, OWNED_FRONT_DOOR_ARGUMENTS])
+def test_owned_arguments_are_in_order_so_that_none_is_repeated(owned: dict[str, str]) -> None:
+    assert list(owned) == sorted(owned)

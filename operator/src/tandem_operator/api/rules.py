@@ -124,7 +124,8 @@ ACCELERATOR_RULES: Final = (
 
 _TYPE: Final = "self.accelerator.instanceType"
 _EFA_PER_POD: Final = "self.accelerator.?efa.?perPod"
-_WANTS_EFA: Final = f"({_EFAS}[{_TYPE}] > 0 && {_EFA_PER_POD}.orValue(1) > 0)"
+_HAS_CLAIMS: Final = "self.accelerator.?resourceClaims.orValue([]).size() > 0"
+"""Devices are then what the claims give, which a rule cannot see."""
 _PROTOCOL: Final = "self.?transfer.?protocol.orValue('NixlPull')"
 _BACKEND: Final = "self.?transfer.?backend.orValue('')"
 
@@ -155,9 +156,10 @@ def _role_rules(role: str) -> tuple[Rule, ...]:
             values={"given": "self.accelerator.gpusPerPod", "tensor": tensor},
         ),
         Rule(
-            holds=f"{_EFAS}[{_TYPE}] == 0 || {_EFA_PER_POD}.hasValue() || {_share_of_efas(role)} > 0",
+            holds=f"{_BACKEND} == 'UCX' || {_HAS_CLAIMS} || {_EFAS}[{_TYPE}] == 0 || {_EFA_PER_POD}.hasValue()"
+            f" || {_share_of_efas(role)} > 0",
             message="{tensor} of the {gpus} GPUs of a {type} node have no whole EFA device of its {efas}; raise the "
-            "value, or set spec.accelerator.efa.perPod, to 0 for none",
+            "value, or set spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
             at=f".{role}.parallelism.tensor",
             values={
                 "tensor": tensor,
@@ -189,12 +191,12 @@ SPEC_RULES: Final = (
     *_role_rules("prefill"),
     *_role_rules("decode"),
     Rule(
-        holds=f"{_BACKEND} != 'UCX' || !{_WANTS_EFA}",
-        message="UCX does not use EFA devices; use LIBFABRIC, or set spec.accelerator.efa.perPod to 0",
+        holds=f"{_BACKEND} != 'UCX' || {_EFA_PER_POD}.orValue(0) == 0",
+        message="UCX does not use EFA devices; use LIBFABRIC, or remove spec.accelerator.efa.perPod",
         at=".transfer.backend",
     ),
     Rule(
-        holds=f"{_BACKEND} != 'LIBFABRIC' || {_WANTS_EFA}",
+        holds=f"{_BACKEND} != 'LIBFABRIC' || {_HAS_CLAIMS} || ({_EFAS}[{_TYPE}] > 0 && {_EFA_PER_POD}.orValue(1) > 0)",
         message="LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA and spec.accelerator.efa.perPod "
         "above 0 or absent",
         at=".transfer.backend",
