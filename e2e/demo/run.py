@@ -41,8 +41,8 @@ def run_demo(cluster: Cluster) -> None:
     console.print(f"\n{name} is ready, {time.monotonic() - began:.0f} s after the start.\n")
     rows = _talk(cluster, kubectl, name, console)
     console.print(table_of(rows, "A conversation over prefill (P) and decode (D), protocol NixlPull"))
-    console.print(_explanation(rows), highlight=False)
-    console.print(_next_steps(name), highlight=False)
+    console.print(_explanation(rows), highlight=False, soft_wrap=True)
+    console.print(_next_steps(name), highlight=False, soft_wrap=True)
 
 
 def wait_until_ready(kubectl: Kubectl, name: str, within: float = READY_WITHIN) -> Manifest:
@@ -86,8 +86,8 @@ def _talk(cluster: Cluster, kubectl: Kubectl, name: str, console: Console) -> li
         for number, text in enumerate(SCRIPT, start=1):
             with Progress(f"turn {number}"):
                 turn = conversation.say(text)
-            console.print(f"  [bold]user[/bold]       {_shortened(text)}", highlight=False)
-            console.print(f"  [bold]assistant[/bold]  {_shortened(turn.text)}\n", highlight=False)
+            console.print(f"  [bold]user[/bold]       {_shortened(text)}", highlight=False, soft_wrap=True)
+            console.print(f"  [bold]assistant[/bold]  {_shortened(turn.text)}\n", highlight=False, soft_wrap=True)
             now = pools_account(kubectl, name)
             rows.append(Row(turn, now.since(account)))
             account = now
@@ -95,7 +95,7 @@ def _talk(cluster: Cluster, kubectl: Kubectl, name: str, console: Console) -> li
     return rows
 
 
-def _shortened(text: str, width: int = 90) -> str:
+def _shortened(text: str, width: int = 66) -> str:
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 3]}..."
 

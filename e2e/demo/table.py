@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich import box
 from rich.table import Table
 
 from e2e.account import PoolsAccount
@@ -20,19 +21,20 @@ class Row:
 
 def table_of(rows: Sequence[Row], title: str) -> Table:
     """The rows as a table for a terminal."""
-    table = Table(title=title, title_justify="left", show_footer=False)
+    # Fits into 80 columns.
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in (
         "turn",
         "prompt\ntokens",
-        "computed\nby P",
-        "cached\non P",
-        "computed\nby D",
-        "cached\non D",
-        "KV\nP to D",
-        "KV\nD to P",
-        "first token\nafter",
+        "P com-\nputed",
+        "P had\ncached",
+        "D com-\nputed",
+        "D had\ncached",
+        "KV moved\nP to D",
+        "KV moved\nD to P",
+        "first\ntoken",
     ):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for number, row in enumerate(rows, start=1):
         prefill, decode = row.account.prefill, row.account.decode
         table.add_row(
