@@ -30,8 +30,8 @@ def table_of(rows: Sequence[Row], title: str) -> Table:
         "P had\ncached",
         "D com-\nputed",
         "D had\ncached",
-        "KV moved\nP to D",
-        "KV moved\nD to P",
+        "KV\nP to D",
+        "KV\nD to P",
         "first\ntoken",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
