@@ -76,13 +76,15 @@ class FakeApi:
     """Method, path and body of each write, in order."""
     reads: list[str] = field(default_factory=list)
     """Path of each read, in order."""
+    discovered: list[str] = field(default_factory=list)
+    """Path of each look at what kinds there are."""
     address: str = ""
     """Its URL, once it is served."""
 
     def __post_init__(self) -> None:
         self._version = 100
         self._changes: list[_Change] = []
-        self._forgotten = 0
+        self._forgotten, self._watch_error = 0, 410
         self._applied: dict[tuple[_Key, str | None], Json] = {}
         self._answers: deque[tuple[str, str, Answer]] = deque()
         self._hooks: list[tuple[str, str, Callable[[], object]]] = []
@@ -117,14 +119,14 @@ class FakeApi:
         """Do something once, just before the next request of this kind is handled."""
         self._hooks.append((method, path_part, action))
 
-    async def interrupt_watches(self, meanwhile: Callable[[], None]) -> None:
-        """Cut all watches, change things, and answer 410 Gone to those who want to go on from before."""
+    async def interrupt_watches(self, meanwhile: Callable[[], None] = lambda: None, *, code: int = 410) -> None:
+        """Cut all watches, change things, and send those who want to go on from before an error; by default 410 Gone."""
         for task in list(self._watchers):
             task.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
         meanwhile()
         self._version += 1
-        self._forgotten = self._version
+        self._forgotten, self._watch_error = self._version, code
 
     def be_silent(self) -> None:
         """Send nothing more on any watch, and do not end them: what a half-open connection looks like."""
@@ -169,6 +171,7 @@ class FakeApi:
     def application(self) -> web.Application:
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._handle)
+        application.on_response_prepare.append(_close_afterwards)
         return application
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -183,6 +186,8 @@ class FakeApi:
         if (discovery := self._discover(request.path)) is not None:
             return web.json_response(discovery)
         match = _PATH.fullmatch(request.path)
+        if match is None:
+            self.discovered.append(request.path)
         if match is None or match["plural"] not in self.served.get(match["version"], ()):
             return _failure(404, "the server could not find the requested resource")
         target = _Target(match["version"], match["plural"], match["namespace"], match["name"], match["subresource"])
@@ -277,7 +282,7 @@ class FakeApi:
         try:
             async with asyncio.timeout(float(request.query.get("timeoutSeconds", "3600"))):
                 if seen < self._forgotten:
-                    await _send(response, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+                    await _send(response, "ERROR", {"kind": "Status", "code": self._watch_error})
                     return response
                 while True:
                     news = self._news
@@ -319,6 +324,11 @@ class FakeApi:
         if body["metadata"].get("resourceVersion") != present["metadata"]["resourceVersion"]:
             return _failure(409, "the object has been modified")
         return web.json_response(self._store(target.key, body))
+
+
+async def _close_afterwards(_: web.Request, response: web.StreamResponse) -> None:
+    # An idle connection has a task here, and kopf, in the same loop, waits for all tasks before it stops.
+    response.force_close()
 
 
 def _failure(status: int, message: str, causes: Sequence[Json] = ()) -> web.Response:

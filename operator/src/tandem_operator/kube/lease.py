@@ -13,7 +13,7 @@ apply the same plan (see docs/design/005-one-apply-per-reconcile.md).
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -93,16 +93,17 @@ class Elector:
             try:
                 await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                lost = keeping.done()
+                lost = keeping.done() and not keeping.cancelled()
                 for task in (working, keeping):
                     task.cancel()
                 await asyncio.gather(working, keeping, return_exceptions=True)
                 self._became(leader=False)
                 if not lost:
-                    await self._release()
+                    await _to_its_end(self._release())
             if not working.cancelled():
                 working.result()
-                raise RuntimeError("the work of the leader ended by itself")
+            if not lost:
+                raise RuntimeError("the work of the leader ended, though nobody asked for it")
             keeping.result()
 
     async def _acquire(self) -> float:
@@ -203,3 +204,13 @@ class Elector:
             _log.info("leading" if leader else "not leading", identity=self._identity)
         self.is_leader = leader
         self._metrics.leader.set(leader)
+
+
+async def _to_its_end(action: Coroutine[None, None, None]) -> None:
+    """Await the action, which is short, also when this task is cancelled meanwhile."""
+    task = asyncio.create_task(action)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

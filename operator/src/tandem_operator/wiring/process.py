@@ -4,7 +4,8 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import Awaitable
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
 from prometheus_client import (
@@ -95,34 +96,48 @@ async def run(settings: Settings, *, planner: Planner = plan, reporter: Reporter
         ):
             if not await _crd_is_there(client, stop):
                 return
-            async with asyncio.TaskGroup() as parts:
-                # Before kopf, which ends all tasks that were started after it when it stops.
-                leading = parts.create_task(elector.run(lead))
-                fresh = parts.create_task(access.keep_fresh())
-                parts.create_task(
-                    _until(
-                        stop_watching,
-                        watch(
-                            access,
-                            triggers,
-                            watches,
-                            namespaces=settings.namespaces,
-                            watch_timeout=settings.watch_timeout,
-                            ready=watching,
-                            stop=stop_watching,
-                        ),
-                    )
+            # In this order, because kopf, when it stops, ends all tasks that were started after it.
+            leading = asyncio.create_task(elector.run(lead))
+            fresh = asyncio.create_task(access.keep_fresh())
+            watches_running = asyncio.create_task(
+                watch(
+                    access,
+                    triggers,
+                    watches,
+                    namespaces=settings.namespaces,
+                    watch_timeout=settings.watch_timeout,
+                    ready=watching,
+                    stop=stop_watching,
                 )
-                await watching.wait()
+            )
+            parts = (watches_running, leading, fresh)
+            try:
+                await _first(watching.wait(), *parts)
                 # Again, because kopf has set its own, which would stop the watches before the work.
                 _stop_on_signals(stop)
-                await stop.wait()
+                await _first(stop.wait(), *parts)
+            finally:
                 _log.info("stopping")
+                # Nobody works any more when the Lease is released, and only then the watches may end.
                 leading.cancel()
                 await asyncio.wait({leading})
                 fresh.cancel()
                 stop_watching.set()
+                await asyncio.wait(parts)
+    # An error of the watches explains those of the others, whose tasks kopf ends.
+    for part in parts:
+        if not part.cancelled():
+            part.result()
     _log.info("stopped")
+
+
+async def _first(awaited: Coroutine[None, None, object], *parts: asyncio.Task[Any]) -> None:
+    """Return when `awaited` has come true or a part has ended, which none should."""
+    waiter = asyncio.ensure_future(awaited)
+    try:
+        await asyncio.wait({waiter, *parts}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
 
 
 async def _crd_is_there(client: Client, stop: asyncio.Event) -> bool:
@@ -138,12 +153,6 @@ async def _crd_is_there(client: Client, stop: asyncio.Event) -> bool:
             async with asyncio.timeout(_CRD_POLL):
                 await stop.wait()
     return False
-
-
-async def _until(stop: asyncio.Event, watching: Awaitable[None]) -> None:
-    await watching
-    if not stop.is_set():
-        raise RuntimeError("the watches ended by themselves")
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
+from tandem_operator.kube.client import Client
+from tandem_operator.kube.nodes import Nodes
+from tandem_operator.kube.observe import ResourceKey
+from tandem_operator.kube.queue import WorkQueue
+from tandem_operator.kube.watches import Stream, Watches
+from tandem_operator.metrics import Metrics
+from tandem_operator.wiring.triggers import Triggers
+from tests.builders import a_node
+from tests.kube.fake_api import FakeApi
+
+QWEN = ResourceKey("models", "qwen")
+LLAMA = ResourceKey("models", "llama")
+
+
+class Queue(WorkQueue[ResourceKey]):
+    """Notes what it is asked."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        super().__init__(metrics)
+        self.added: list[ResourceKey] = []
+        self.planned: dict[ResourceKey, float] = {}
+
+    def add(self, key: ResourceKey) -> None:
+        self.added.append(key)
+
+    def add_after(self, key: ResourceKey, delay: float) -> None:
+        self.planned[key] = delay
+
+    def taken(self) -> list[ResourceKey]:
+        added, self.added = self.added, []
+        return added
+
+
+@pytest.fixture
+async def queue(metrics: Metrics) -> Queue:
+    return Queue(metrics)
+
+
+@pytest.fixture
+async def nodes(client: Client) -> Nodes[ResourceKey]:
+    return Nodes(client)
+
+
+@pytest.fixture
+async def triggers(queue: Queue, nodes: Nodes[ResourceKey], metrics: Metrics) -> Triggers:
+    expected = frozenset(Stream(plural, None) for plural in (PLURAL, "pods", "nodes"))
+    return Triggers(queue, nodes, Watches(expected, request_limit=1, echo_limit=1), metrics)
+
+
+def event(change: str | None, name: str = "qwen", uid: str | None = None, **labels: str) -> dict[str, Any]:
+    metadata = {
+        "name": name,
+        "namespace": "models",
+        "uid": uid or f"uid-of-{name}",
+        "resourceVersion": "7",
+        "labels": labels,
+    }
+    return {"type": change, "object": {"metadata": metadata}}
+
+
+def child(change: str | None, name: str, resource: str = "qwen") -> dict[str, Any]:
+    return event(change, name, **{RESOURCE_LABEL: resource})
+
+
+@pytest.mark.parametrize("change", [None, "ADDED", "MODIFIED", "DELETED"])
+def test_whatever_happens_to_a_resource_or_its_child_the_resource_is_looked_at(
+    triggers: Triggers, queue: Queue, change: str | None
+) -> None:
+    triggers.resource(event(change))
+    triggers.child("pods", child(change, "llama-decode-0", "llama"))
+    assert queue.taken() == [QWEN, LLAMA]
+
+
+def test_after_a_watch_started_over_all_known_resources_are_looked_at_within_some_seconds(
+    triggers: Triggers, queue: Queue, metrics: Metrics
+) -> None:
+    triggers.resource(event(None, "qwen"))
+    triggers.resource(event(None, "llama"))
+    triggers.child("pods", child(None, "qwen-decode-0"))
+    assert queue.planned == {}
+    triggers.child("pods", child(None, "qwen-decode-0"))
+    assert queue.planned.keys() == {QWEN, LLAMA}
+    assert all(0 <= delay <= 10 for delay in queue.planned.values())
+    assert metrics.registry.get_sample_value("tandem_watch_relists_total", {"resource": "pods"}) == 1
+
+
+def test_a_resource_that_is_gone_is_no_longer_looked_at(triggers: Triggers, queue: Queue, metrics: Metrics) -> None:
+    triggers.resource(event("ADDED", "qwen"))
+    triggers.resource(event("ADDED", "llama"))
+    triggers.forget(QWEN)
+    queue.taken()
+    triggers.all()
+    assert queue.taken() == [LLAMA]
+    assert metrics.registry.get_sample_value("tandem_resources") == 1
+
+
+def node_event(change: str | None, node: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {"uid": f"uid-of-{node['metadata']['name']}", "resourceVersion": "7", **node["metadata"]}
+    return {"type": change, "object": {**node, "metadata": metadata}}
+
+
+async def test_a_node_that_changes_its_labels_concerns_the_resources_that_look_at_it(
+    api: FakeApi, triggers: Triggers, queue: Queue, nodes: Nodes[ResourceKey]
+) -> None:
+    node = a_node("a")
+    api.put("nodes", node.build())
+    await nodes.look(QWEN, ["a"])
+    triggers.node(node_event(None, node.build()))
+    assert queue.taken() == [], "it is what was read"
+    triggers.node(node_event("MODIFIED", node.in_zone("zone-1").build()))
+    assert queue.taken() == [QWEN]
+    triggers.node(node_event("DELETED", node.build()))
+    assert queue.taken() == [QWEN]
+
+
+async def test_a_kubelets_regular_report_concerns_nobody(
+    api: FakeApi, triggers: Triggers, queue: Queue, nodes: Nodes[ResourceKey]
+) -> None:
+    api.put("nodes", a_node("a").build())
+    await nodes.look(QWEN, ["a"])
+    triggers.node(node_event(None, a_node("a").build()))
+    triggers.node(node_event("MODIFIED", a_node("a").not_ready().build()))
+    assert queue.taken() == []

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kopf itself against the fake API server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
+from tandem_operator.kube.access import Access
+from tandem_operator.kube.client import Client
+from tandem_operator.kube.nodes import Nodes
+from tandem_operator.kube.observe import ResourceKey
+from tandem_operator.kube.permissions import RULES
+from tandem_operator.kube.queue import WorkQueue
+from tandem_operator.kube.watches import Watches
+from tandem_operator.metrics import Metrics
+from tandem_operator.wiring.triggers import Triggers
+from tandem_operator.wiring.watching import expected_streams, watch
+from tests.builders import a_node, a_ready_pod, a_resource
+from tests.kube.fake_api import FakeApi
+from tests.kube.serving import configuration_of
+
+QWEN = ResourceKey("models", "qwen")
+
+
+class Watching:
+    """The watches of one process, and what they put into its queue."""
+
+    def __init__(self, api: FakeApi, client: Client, metrics: Metrics, namespaces: tuple[str, ...] = ()) -> None:
+        self.metrics = metrics
+        self.worked: list[ResourceKey] = []
+        self.watches = Watches(expected_streams(namespaces), request_limit=60, echo_limit=60)
+        self.nodes: Nodes[ResourceKey] = Nodes(client)
+        self.queue: WorkQueue[ResourceKey] = WorkQueue(metrics)
+        self.triggers = Triggers(self.queue, self.nodes, self.watches, metrics)
+        self.has_ended = False
+        self._api = api
+        self._namespaces = namespaces
+
+    @asynccontextmanager
+    async def running(self, watch_timeout: int = 60) -> AsyncIterator[None]:
+        ready, stop = asyncio.Event(), asyncio.Event()
+
+        async def note(key: ResourceKey) -> None:
+            self.worked.append(key)
+
+        async def forever() -> None:
+            await asyncio.Event().wait()
+
+        worker = asyncio.create_task(self.queue.work(note))
+        watching = asyncio.create_task(
+            watch(
+                Access(configuration_of(self._api), forever),
+                self.triggers,
+                self.watches,
+                namespaces=self._namespaces,
+                watch_timeout=watch_timeout,
+                ready=ready,
+                stop=stop,
+            )
+        )
+        watching.add_done_callback(lambda _: setattr(self, "has_ended", True))
+        try:
+            await ready.wait()
+            await until(lambda: not self.watches.missing())
+            yield
+        finally:
+            stop.set()
+            worker.cancel()
+            await asyncio.wait_for(watching, 10)
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 -- the condition is on plain data
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def watching(api: FakeApi, client: Client, metrics: Metrics) -> Watching:
+    return Watching(api, client, metrics)
+
+
+def a_child(name: str = "qwen-decode-0") -> dict[str, Any]:
+    manifest = a_ready_pod().build()
+    manifest["metadata"] |= {"name": name, "uid": f"uid-of-{name}"}
+    return manifest
+
+
+async def test_what_is_there_and_what_changes_reaches_the_queue(api: FakeApi, watching: Watching) -> None:
+    api.put(PLURAL, a_resource().manifest())
+    async with watching.running():
+        await until(lambda: watching.worked == [QWEN])
+        api.put(PLURAL, a_resource().with_decode(3).manifest())
+        await until(lambda: len(watching.worked) == 2)
+        api.put("pods", a_child())
+        await until(lambda: len(watching.worked) == 3)
+        api.remove("pods", "qwen-decode-0")
+        await until(lambda: len(watching.worked) == 4)
+    assert set(watching.worked) == {QWEN}
+
+
+async def test_pods_of_others_are_not_even_sent(api: FakeApi, watching: Watching) -> None:
+    stranger = a_child("stranger")
+    del stranger["metadata"]["labels"][RESOURCE_LABEL]
+    async with watching.running():
+        api.put("pods", stranger)
+        api.put("pods", a_child())
+        await until(lambda: watching.worked == [QWEN])
+        assert watching.count("tandem_watch_events_total", resource="pods") == 1
+
+
+async def test_kopf_writes_nothing_and_needs_only_rights_that_the_table_has(api: FakeApi, watching: Watching) -> None:
+    api.put(PLURAL, a_resource().manifest())
+    api.put("nodes", a_node().build())
+    async with watching.running():
+        await until(lambda: watching.worked == [QWEN])
+        api.remove(PLURAL, "qwen")
+        await until(lambda: len(watching.worked) == 2)
+    assert api.writes == []
+    allowed = {(verb, rule.group, rule.resource) for rule in RULES for verb in rule.verbs}
+    assert {tuple(asked) for asked in api.asked} - allowed == set()
+
+
+async def test_a_resource_deleted_while_its_watch_was_away_is_looked_at(api: FakeApi, watching: Watching) -> None:
+    """The ghost: after 410 Gone kopf lists anew and tells nobody that an object it knew is missing."""
+    api.put(PLURAL, a_resource().manifest())
+    api.put(PLURAL, a_resource().named("constant").manifest() | {"metadata": _metadata("constant")})
+    async with watching.running():
+        await until(lambda: len(watching.worked) == 2)
+        await api.interrupt_watches(lambda: api.remove(PLURAL, "qwen"))
+        await until(lambda: watching.count("tandem_watch_relists_total", resource=PLURAL) == 1)
+        # Within some seconds, at random; here at once.
+        watching.worked.clear()
+        for key in list(watching.queue._timers):
+            watching.queue.add(key)
+        await until(lambda: QWEN in watching.worked)
+
+
+def _metadata(name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": "models", "uid": f"uid-of-{name}", "generation": 1}
+
+
+async def test_a_quiet_watch_is_asked_for_again_after_its_time_limit(api: FakeApi, watching: Watching) -> None:
+    async with watching.running(watch_timeout=1):
+        first = dict(watching.watches._asked)
+        await until(lambda: all(watching.watches._asked[stream] > at for stream, at in first.items()))
+        assert watching.watches.dead() == []
+
+
+async def test_a_half_open_watch_is_noticed_by_the_write_that_does_not_come_back(
+    api: FakeApi, watching: Watching
+) -> None:
+    stored = api.put("pods", a_child())
+    async with watching.running():
+        await until(lambda: watching.worked == [QWEN])
+        api.be_silent()
+        changed = api.put("pods", {**stored, "metadata": {**stored["metadata"], "annotations": {"a": "b"}}})
+        watching.watches.wrote("pods", changed["metadata"])
+        watching.watches._echo_limit = 0
+        assert watching.watches.dead()[0].startswith("the watch of pods did not tell of a write")
+
+
+async def test_only_the_given_namespaces_are_watched(api: FakeApi, client: Client, metrics: Metrics) -> None:
+    watching = Watching(api, client, metrics, ("models", "more"))
+    for namespace in ("models", "more", "other"):
+        manifest = a_resource().in_namespace(namespace).manifest()
+        api.put(PLURAL, manifest | {"metadata": manifest["metadata"] | {"uid": f"uid-in-{namespace}"}})
+    async with watching.running():
+        await until(lambda: len(watching.worked) == 2)
+    assert {key.namespace for key in watching.worked} == {"models", "more"}
+    assert not any(path.endswith(f"v1alpha1/{PLURAL}") for path in api.reads), "no right to the whole cluster is needed"
+
+
+async def test_a_watch_that_fails_for_good_ends_all_of_them_so_that_the_process_is_restarted(
+    api: FakeApi, watching: Watching
+) -> None:
+    async def go_on_after_an_error() -> None:
+        async with watching.running():
+            await api.interrupt_watches(code=500)
+            await until(lambda: watching.has_ended)
+
+    with pytest.raises(Exception, match="Error in the watch-stream"):
+        await go_on_after_an_error()
