@@ -40,7 +40,7 @@ MINIMAL_GRACE_SECONDS: Final = 15
 
 CPUS_PER_GPU: Final = 4
 GIBIBYTES_PER_GPU: Final = 32
-"""What a GPU pod requests per GPU unless told otherwise: a third of the smallest share that a profile's node has (12 vCPUs
+"""What a GPU pod requests per GPU unless told otherwise: at most a third of the smallest share that a profile's node has (12 vCPUs
 and 144 GiB per GPU, p4d.24xlarge), so that it never decides where a pod fits, but keeps it from the first rank of evictions."""
 
 
