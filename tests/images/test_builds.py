@@ -3,14 +3,15 @@
 
 import shutil
 import subprocess
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from e2e.cache import cache_root
 from e2e.images.build import build_image
 from e2e.images.catalogue import CONNECTOR_INIT, IMAGES, PAUSE
-from e2e.images.declaration import Image
+from e2e.images.declaration import Image, Venv
 from e2e.images.members import member_key
 from e2e.images.tree import File, Tree, read_layer
 
@@ -95,6 +96,20 @@ def test_the_program_of_the_connector_image_copies_the_package(new_cache: Path, 
         subprocess.run(["sh", "-c", program, "copy-connector", str(target)], check=True, capture_output=True)
 
     assert (target / "tandem_connector" / "a.py").read_text() == "a = 1\n"
+
+
+@needs_apt
+def test_an_engine_environment_can_be_part_of_an_image(new_cache: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "engine-1" / "site-packages"
+    environment.mkdir(parents=True)
+    (environment / "vllm.py").write_text("version = 1\n")
+    image = replace(PAUSE, venv=Venv(PurePosixPath("/opt/engine")))
+
+    without = build_image(image, tmp_path / "without")
+    built = build_image(image, tmp_path / "with", engine_environment=environment)
+
+    assert built.digest != without.digest
+    assert layers_of(new_cache)["opt/engine/lib/python3.11/site-packages/vllm.py"] == File(b"version = 1\n")
 
 
 def test_pods_ask_for_these_names() -> None:
