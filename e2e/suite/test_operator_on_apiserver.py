@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's process on a real API server with controllers and simulated nodes, whose pods are ready at once."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from e2e.cluster.interface import Cluster
+from e2e.cluster.progress import wait_until
+from e2e.kubectl import Kubectl
+from e2e.suite.operator_process import OperatorProcess, operator, write_kubeconfig
+from tandem_connector.contract.peers import PeerTable
+from tandem_operator.api.names import API_VERSION, KIND, PEERS_ANNOTATION, RESOURCE_LABEL, ROUTABLE_LABEL
+from tandem_operator.kube.access import find_access
+from tandem_operator.kube.client import Client
+from tandem_operator.kube.errors import Conflict
+from tandem_operator.kube.kinds import POD
+from tandem_operator.metrics import Metrics
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test may have to build Kubernetes.
+
+Start = Callable[..., OperatorProcess]
+
+CHILDREN = "statefulset,deployment,service,configmap,serviceaccount,role,rolebinding"
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rights as in the operator's table, so that every test here is also one of the table."""
+    return write_kubeconfig(control_plane, "tandem-operator", tmp_path_factory.mktemp("operator") / "kubeconfig")
+
+
+@pytest.fixture
+def kubectl(control_plane: Cluster) -> Iterator[Kubectl]:
+    """In a namespace of the test's own."""
+    namespace = f"test-{next(_NUMBERS)}"
+    Kubectl(control_plane).run("create", "namespace", namespace)
+    kubectl = Kubectl(control_plane, namespace)
+    yield kubectl
+    # Before the next test: an operator that serves all namespaces would look at what this one left.
+    kubectl.run("delete", KIND.lower(), "--all", "--wait")
+    kubectl.run("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture
+def replica(kubeconfig: Path, kubectl: Kubectl) -> Iterator[OperatorProcess]:
+    """One that serves all namespaces."""
+    with operator(kubeconfig, kubectl.namespace, "only") as replica:
+        yield replica
+
+
+def a_resource(**spec: Any) -> dict[str, Any]:
+    """Engines on simulated P5en nodes, one of each role."""
+    everywhere = {"spec": {"tolerations": [{"operator": "Exists"}]}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": "qwen"},
+        "spec": {
+            "model": {"name": "Qwen/Qwen3-32B"},
+            "engine": {"image": "vllm/vllm-openai:v0.32.0"},
+            "accelerator": {"instanceType": "p5en.48xlarge"},
+            "prefill": {"replicas": 1, "parallelism": {"tensor": 8}},
+            "decode": {"replicas": 1, "parallelism": {"tensor": 8}},
+            "frontDoor": {"podTemplate": everywhere},
+            **spec,
+        },
+    }
+
+
+def condition(kubectl: Kubectl, kind: str) -> Mapping[str, Any]:
+    resource = kubectl.get(KIND.lower(), "qwen") or {}
+    conditions = resource.get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def wait_for(kubectl: Kubectl, kind: str, status: str = "True", reason: str | None = None) -> None:
+    def is_so() -> bool:
+        found = condition(kubectl, kind)
+        return found.get("status") == status and reason in (None, found.get("reason"))
+
+    wait_until(f"{kind} to be {status}", is_so, timeout=60)
+
+
+def children(kubectl: Kubectl) -> list[Mapping[str, Any]]:
+    return [item for kind in CHILDREN.split(",") for item in kubectl.list(kind, f"{RESOURCE_LABEL}=qwen")]
+
+
+def engines(kubectl: Kubectl) -> list[Mapping[str, Any]]:
+    return kubectl.list("pod", f"{RESOURCE_LABEL}=qwen,tandem.dev/role in (prefill,decode)")
+
+
+def versions(objects: list[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    return {(item["kind"], item["metadata"]["uid"]): item["metadata"]["resourceVersion"] for item in objects}
+
+
+def tables(kubectl: Kubectl) -> dict[str, PeerTable]:
+    return {
+        pod["metadata"]["name"]: PeerTable.model_validate_json(pod["metadata"]["annotations"][PEERS_ANNOTATION])
+        for pod in engines(kubectl)
+        if PEERS_ANNOTATION in pod["metadata"].get("annotations", {})
+    }
+
+
+def test_a_resource_becomes_ready_with_engines_that_know_each_other(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    found = tables(kubectl)
+    assert {name: [peer.pod for peer in table.peers] for name, table in found.items()} == {
+        "qwen-decode-0": ["qwen-prefill-0"],
+        "qwen-prefill-0": ["qwen-decode-0"],
+    }
+    (peer,) = found["qwen-decode-0"].peers
+    assert peer.network.zone == "us-west-2a"
+    assert len(peer.network.layers) == 3
+    routable = [pod["metadata"]["name"] for pod in engines(kubectl) if ROUTABLE_LABEL in pod["metadata"]["labels"]]
+    assert routable == ["qwen-decode-0", "qwen-prefill-0"], "with NixlPull the front door talks to both"
+    assert replica.is_healthy()
+
+
+def test_transitions_are_reported_as_events(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    # The old API of Events, which `kubectl describe` reads, shows what was written through the new one.
+    found = [event for event in kubectl.list("events.v1.") if event["involvedObject"]["kind"] == KIND]
+    assert "EnginesReady" in {event["reason"] for event in found}
+    assert {event["reportingComponent"] for event in found} == {"tandem.dev/operator"}
+
+
+def test_the_operator_owns_status_and_children_and_nothing_of_the_spec(
+    kubectl: Kubectl, replica: OperatorProcess
+) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    resource = kubectl.get(KIND.lower(), "qwen") or {}
+    full = kubectl.run(
+        "get", KIND.lower(), "qwen", "-o", "jsonpath={.metadata.managedFields[*]['manager','subresource']}"
+    )
+    assert "tandem status" in full
+    assert full.count("tandem") == 1
+    assert "finalizers" not in resource["metadata"]
+    assert resource["metadata"]["generation"] == 1
+    assert "status" in resource
+    for child in children(kubectl):
+        (owner,) = child["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"], owner["controller"]) == (KIND, resource["metadata"]["uid"], True)
+
+
+def test_a_settled_resource_causes_no_writes(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    wait_until("the queue to be empty", lambda: replica.metric("tandem_queue_depth") == 0, timeout=30)
+    before = replica.metric("tandem_applies_total", result="changed")
+    looks = replica.metric("tandem_reconcile_duration_seconds_count")
+    kubectl.run("annotate", KIND.lower(), "qwen", "somebody=else")
+    wait_until("another look", lambda: replica.metric("tandem_reconcile_duration_seconds_count") > looks, timeout=30)
+    assert replica.metric("tandem_applies_total", result="changed") == before
+
+
+def test_what_somebody_changes_in_a_child_is_put_back(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    kubectl.run("scale", "statefulset", "qwen-decode", "--replicas=3")
+    kubectl.run("delete", "deployment", "qwen")
+
+    def is_back() -> bool:
+        stateful_set = kubectl.get("statefulset", "qwen-decode") or {}
+        return stateful_set["spec"]["replicas"] == 1 and kubectl.get("deployment", "qwen") is not None
+
+    wait_until("the children to be as before", is_back, timeout=30)
+
+
+def test_more_engines_are_made_known_to_those_that_run(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    before = tables(kubectl)["qwen-prefill-0"].generation
+    decode = {"replicas": 3, "parallelism": {"tensor": 8}}
+    kubectl.apply(a_resource(decode=decode))
+
+    def is_known() -> bool:
+        peers = tables(kubectl)["qwen-prefill-0"].peers
+        return {peer.pod for peer in peers} == {f"qwen-decode-{number}" for number in range(3)}
+
+    wait_until("the new engines to be known", is_known, timeout=60)
+    assert tables(kubectl)["qwen-prefill-0"].generation > before
+
+
+def test_an_object_of_somebody_else_is_left_alone_and_named(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    kubectl.run("create", "service", "clusterip", "qwen", "--tcp=80")
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Degraded", reason="ApplyFailed")
+    assert "Service qwen exists and was not made by Tandem" in condition(kubectl, "Degraded")["message"]
+    assert (kubectl.get("service", "qwen") or {})["spec"]["ports"][0]["port"] == 80
+    assert kubectl.get("statefulset", "qwen-decode") is not None, "the others are made"
+
+
+def test_deleting_the_resource_removes_everything(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    assert len(children(kubectl)) >= 9
+    kubectl.delete(KIND.lower(), "qwen")
+    wait_until("the children to go", lambda: not children(kubectl) and not engines(kubectl), timeout=60)
+
+
+def test_a_resource_recreated_at_once_under_the_same_name_becomes_ready(
+    kubectl: Kubectl, replica: OperatorProcess
+) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    former = {pod["metadata"]["uid"] for pod in engines(kubectl)}
+    kubectl.delete(KIND.lower(), "qwen", "--wait=false")
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    uid = (kubectl.get(KIND.lower(), "qwen") or {})["metadata"]["uid"]
+    assert {child["metadata"]["ownerReferences"][0]["uid"] for child in children(kubectl)} == {uid}
+    assert former.isdisjoint(pod["metadata"]["uid"] for pod in engines(kubectl))
+
+
+def test_another_replica_takes_over_when_the_leader_is_killed_and_pods_are_not_touched(
+    kubectl: Kubectl, kubeconfig: Path
+) -> None:
+    with (
+        operator(kubeconfig, kubectl.namespace, "first") as first,
+        operator(kubeconfig, kubectl.namespace, "second") as second,
+    ):
+        wait_until("one replica to lead", lambda: first.leads() or second.leads(), timeout=30)
+        leader, standby = (first, second) if first.leads() else (second, first)
+        assert not standby.leads()
+        kubectl.apply(a_resource())
+        wait_for(kubectl, "Ready")
+        assert standby.metric("tandem_applies_total") == 0
+        pods = versions(engines(kubectl))
+
+        leader.kill()
+        killed = time.monotonic()
+        wait_until("the standby to lead", standby.leads, timeout=30)
+        print(f"took over {time.monotonic() - killed:.1f} s after the leader was killed (duration of the Lease: 3 s)")
+        kubectl.run("delete", "service", "qwen-decode")
+        kubectl.run("annotate", KIND.lower(), "qwen", "look=here")
+        wait_until("the new leader to work", lambda: kubectl.get("service", "qwen-decode"), timeout=30)
+        assert versions(engines(kubectl)) == pods
+
+
+def test_a_leader_that_is_stopped_hands_over_before_the_lease_expires(kubectl: Kubectl, kubeconfig: Path) -> None:
+    with operator(kubeconfig, kubectl.namespace, "first", lease_duration="60", lease_renew_deadline="40") as first:
+        wait_until("it to lead", first.leads, timeout=30)
+        with operator(kubeconfig, kubectl.namespace, "second") as second:
+            assert not second.leads()
+            assert first.stop() == 0
+            wait_until("the other to lead", second.leads, timeout=10)
+
+
+def test_a_restarted_operator_touches_neither_pods_nor_children(kubectl: Kubectl, kubeconfig: Path) -> None:
+    with operator(kubeconfig, kubectl.namespace, "before"):
+        kubectl.apply(a_resource())
+        wait_for(kubectl, "Ready")
+        wait_until("the pods' tables", lambda: len(tables(kubectl)) == 2, timeout=30)
+    before = versions([*engines(kubectl), *children(kubectl)])
+    with operator(kubeconfig, kubectl.namespace, "after") as after:
+        done = {"outcome": "done"}
+        wait_until("a look", lambda: after.metric("tandem_reconcile_duration_seconds_count", **done) >= 1, timeout=30)
+        assert after.metric("tandem_applies_total", result="unchanged") >= 9
+        assert after.metric("tandem_applies_total", result="changed") == 0
+    assert versions([*engines(kubectl), *children(kubectl)]) == before
+
+
+def test_a_namespace_that_is_not_served_is_left_alone(kubectl: Kubectl, kubeconfig: Path) -> None:
+    with operator(kubeconfig, kubectl.namespace, "only", namespaces="default") as replica:
+        kubectl.apply(a_resource())
+        time.sleep(2)
+        assert replica.metric("tandem_watch_events_total", resource="disaggregatedinferences") == 0
+        assert children(kubectl) == []
+
+
+def test_a_pod_that_was_replaced_is_neither_changed_nor_made_by_a_patch_for_its_predecessor(
+    kubectl: Kubectl, kubeconfig: Path
+) -> None:
+    container = {"name": "main", "image": "nothing"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}}
+    kubectl.apply(pod)
+    former = "00000000-0000-4000-8000-000000000000"
+
+    async def patch(name: str, uid: str) -> Any:
+        access = await find_access(kubeconfig)
+        metadata = {"name": name, "namespace": kubectl.namespace, "uid": uid, "labels": {"for": "predecessor"}}
+        async with Client(access.configuration, Metrics(CollectorRegistry())) as client:
+            return await client.apply(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+
+    for name in ("a", "vanished"):
+        with pytest.raises(Conflict):
+            asyncio.run(patch(name, former))
+    assert "labels" not in (kubectl.get("pod", "a") or {})["metadata"]
+    assert kubectl.get("pod", "vanished") is None
+    uid = (kubectl.get("pod", "a") or {})["metadata"]["uid"]
+    assert asyncio.run(patch("a", uid))["metadata"]["labels"] == {"for": "predecessor"}
+
+
+def test_changes_are_looked_at_without_delay(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    resources = [a_resource(prefill={"replicas": 0}, decode={"replicas": 0}) for _ in range(20)]
+    for number, resource in enumerate(resources):
+        resource["metadata"]["name"] = f"empty-{number}"
+        resource["spec"]["frontDoor"] = {"enabled": False}
+    kubectl.apply(*resources)
+
+    def are_seen() -> bool:
+        found = kubectl.list(KIND.lower())
+        return len(found) == 20 and all("status" in item for item in found)
+
+    wait_until("20 resources to be seen", are_seen, timeout=60)
+    looks = replica.metric("tandem_queue_latency_seconds_count")
+    waited = replica.metric("tandem_queue_latency_seconds_sum")
+    worked = replica.metric("tandem_reconcile_duration_seconds_sum")
+    print(
+        f"{looks:.0f} looks at 20 resources: {waited / looks * 1000:.0f} ms waiting, {worked / looks * 1000:.0f} ms working"
+    )
+    print(f"resident memory: {replica.memory() / 2**20:.0f} MiB")
+    assert replica.metric("tandem_queue_latency_seconds_bucket", le="10.0") == looks
+    assert replica.metric("tandem_reconcile_failures_total") == 0
