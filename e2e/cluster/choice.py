@@ -55,7 +55,7 @@ def chosen_cluster(
         simulated_nodes: Nodes with the devices of a GPU instance to add to the local cluster.
         force: Don't ask the environment.
     """
-    provider = force or chosen_provider(os.environ, docker_answers="CLUSTER" not in os.environ and _docker_answers())
+    provider = force or chosen_provider(os.environ, docker_answers=not os.environ.get("CLUSTER") and _docker_answers())
     match provider:
         case Provider.LOCAL:
             return LocalCluster(state or default_state(os.environ), profile, simulated_nodes)

@@ -146,7 +146,7 @@ def _corefile() -> str:
     # No cache: it would hide a new pod's name for as long as its absence was cached. Other names don't exist, as pods
     # have no way there; a failure instead would make resolvers ask again and again.
     return f"""\
-.:53 {{
+cluster.local:53 in-addr.arpa:53 {{
     bind {NODE_ADDRESS}
     errors
     ready {NODE_ADDRESS}:{_DNS_READY_PORT}
@@ -154,6 +154,10 @@ def _corefile() -> str:
         kubeconfig {_SEEN.kubeconfig_of("coredns")}
         ttl 1
     }}
+}}
+.:53 {{
+    bind {NODE_ADDRESS}
+    errors
     template ANY ANY . {{
         rcode NXDOMAIN
     }}
