@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from e2e.cache import BuildError
 from e2e.cluster.choice import chosen_cluster
 from e2e.cluster.interface import Cluster, ClusterError
 from e2e.cluster.local.state import Profile
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
             simulated_nodes=options.simulated_nodes,
         )
         return _do(options, cluster, arguments[end:])
-    except ClusterError as error:
+    except (BuildError, ClusterError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -10,8 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cache import built_once, cache_root, key_of
-from e2e.cluster.interface import ClusterError
+from e2e.cache import BuildError, built_once, cache_root, key_of
 from e2e.cluster.progress import Progress
 
 KUBERNETES_VERSION = "v1.35.4"
@@ -48,7 +47,7 @@ def build_kubernetes() -> Path:
     Built on the first call: six to ten minutes on two cores, 5 GB of memory, 2 GB in Go's own cache.
 
     Raises:
-        ClusterError: Go is missing or the build failed.
+        BuildError: Go is missing or the build failed.
     """
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
     # Without these the server says v0.0.0, which Helm's kubeVersion checks refuse.
@@ -61,14 +60,14 @@ def build_kwok() -> Path:
     """kwok, which plays the kubelet of simulated nodes. Built on the first call, in two to three minutes.
 
     Raises:
-        ClusterError: Go is missing or the build failed.
+        BuildError: Go is missing or the build failed.
     """
     return _built(_Module("kwok", "sigs.k8s.io/kwok/cmd/kwok"))
 
 
 def _built(module: _Module) -> Path:
     if not (cache_root() / module.cached_as).exists() and not shutil.which("go"):
-        raise ClusterError(f"{module.name} is built from Go modules, and there is no Go here: install Go 1.26 or newer")
+        raise BuildError(f"{module.name} is built from Go modules, and there is no Go here: install Go 1.26 or newer")
     return built_once(module.cached_as, lambda output: _build(module, output))
 
 
@@ -85,7 +84,7 @@ def _build(module: _Module, output: Path) -> None:
             check=False,
         )
         if listed.returncode:
-            raise ClusterError(f"the modules of {module.name} could not be fetched:\n{listed.stderr[-2000:]}")
+            raise BuildError(f"the modules of {module.name} could not be fetched:\n{listed.stderr[-2000:]}")
         total = len(listed.stdout.splitlines())
         command = ["go", "build", "-v", "-p", str(os.cpu_count() or 2), *module.build_flags]
         build = subprocess.Popen(
@@ -103,7 +102,7 @@ def _build(module: _Module, output: Path) -> None:
                 # Packages that Go has in its own cache are not named, so the count may end short of the total.
                 progress.update(f"{reader.packages} of up to {total} packages")
         if build.returncode:
-            raise ClusterError(f"building {module.name} failed:\n" + "\n".join(reader.tail))
+            raise BuildError(f"building {module.name} failed:\n" + "\n".join(reader.tail))
 
 
 class _Reader(threading.Thread):

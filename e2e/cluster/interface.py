@@ -66,7 +66,12 @@ class Cluster(Protocol):
         ...
 
     def up(self) -> None:
-        """Return when the API server answers and the nodes are ready; raise ClusterError when they don't get there."""
+        """Return when the API server answers and the nodes are ready.
+
+        Raises:
+            ClusterError: They don't get there.
+            BuildError: A program that it needs could not be built.
+        """
         ...
 
     def down(self) -> None:

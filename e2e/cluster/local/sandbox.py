@@ -9,7 +9,6 @@ A pair of virtual links leads from the host to the node, with routes to the pods
 addresses from the host. There is no way from a pod to beyond the host.
 """
 
-import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ HOST_ADDRESS = "10.244.255.1"
 NODE_ADDRESS = "10.244.255.2"
 
 _NODE_LINK = "uplink"
+_LONGEST_ALIAS = 255
 _LINK_CIDR_LENGTH = 30
 _NAME = "sandbox"
 _SCRIPT = Path(__file__).with_name("sandbox.sh")
@@ -51,9 +51,8 @@ class Sandbox:
 
 def find(state: Path) -> Sandbox | None:
     """The living sandbox of the cluster with this state folder."""
-    own = _pid_namespace(os.getpid())
     for process in processes.running(state):
-        if process.name == _NAME and (namespace := _pid_namespace(process.pid)) and namespace != own:
+        if process.name == _NAME and _is_first_of_its_namespace(process.pid):
             return Sandbox(process.pid)
     return None
 
@@ -100,7 +99,7 @@ def remove(state: Path) -> bool:
     Returns:
         Whether there is a trace of a sandbox, so that what it had outside its namespaces must be removed too.
     """
-    has_link = _owner_of_link() == str(state)
+    has_link = _owner_of_link() == _alias(state)
     was_there = has_link or Layout(state).sandbox_ready.exists() or find(state) is not None
     if has_link:
         # The kernel removes the links of a dead namespace some time later; a new node would find them in its way.
@@ -113,7 +112,7 @@ def remove(state: Path) -> bool:
 
 def _connect(sandbox: Sandbox, state: Path) -> None:
     _ip("link", "add", HOST_LINK, "type", "veth", "peer", "name", _NODE_LINK, "netns", str(sandbox.init))
-    _ip("link", "set", HOST_LINK, "alias", str(state)[:255])
+    _ip("link", "set", HOST_LINK, "alias", _alias(state))
     _ip("address", "add", f"{HOST_ADDRESS}/{_LINK_CIDR_LENGTH}", "dev", HOST_LINK)
     _ip("link", "set", HOST_LINK, "up")
     for cidr in (POD_CIDR, SERVICE_CIDR):
@@ -134,6 +133,10 @@ def _link_exists() -> bool:
     return Path("/sys/class/net", HOST_LINK).exists()
 
 
+def _alias(state: Path) -> str:
+    return str(state)[:_LONGEST_ALIAS]
+
+
 def _owner_of_link() -> str | None:
     """The state folder that the link was made for; it is the link's alias."""
     try:
@@ -142,8 +145,11 @@ def _owner_of_link() -> str | None:
         return None
 
 
-def _pid_namespace(pid: int) -> int | None:
+def _is_first_of_its_namespace(pid: int) -> bool:
+    """Whether the process has one id here and the id 1 in a namespace below."""
     try:
-        return Path(f"/proc/{pid}/ns/pid").stat().st_ino
+        status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
-        return None
+        return False
+    ids = next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
+    return len(ids) > 1 and ids[-1] == "1"
