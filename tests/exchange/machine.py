@@ -16,6 +16,7 @@ from tests.exchange.world import SETTINGS, Engine, World
 chains = st.sampled_from("ab")
 lengths = st.integers(1, 8)
 any_number = st.integers(0, 1_000)
+rarely = st.integers(0, 5).map(lambda number: number == 5)
 
 
 class ExchangeMachine(RuleBasedStateMachine):
@@ -86,16 +87,15 @@ class ExchangeMachine(RuleBasedStateMachine):
             requests = list(engine.requests.values())
             self.world.end(engine, requests[which % len(requests)], offer=False)
 
-    @rule(number=any_number)
-    def churn(self, number: int) -> None:
-        engine = self.engine(number)
-        if engine is not None:
+    @rule()
+    def churn(self) -> None:
+        for engine in self.world.places:
             engine.pool.churn()
 
-    @rule(number=any_number)
-    def reset(self, number: int) -> None:
+    @rule(number=any_number, sure=rarely)
+    def reset(self, number: int, *, sure: bool) -> None:
         engine = self.engine(number)
-        if engine is not None:
+        if engine is not None and sure:
             self.world.reset(engine)
 
     @rule(number=any_number, to=any_number, chain=chains)
@@ -126,7 +126,45 @@ class ExchangeMachine(RuleBasedStateMachine):
         for envelope in network:
             self.world.deliver(envelope)
 
-    @rule(number=any_number, which=any_number, fail=st.sampled_from([False] * 5 + [True]), late=st.booleans())
+    @rule(which=any_number)
+    @precondition(lambda self: self.world.old_wants)
+    def want_again(self, which: int) -> None:
+        """A message that arrived, or was lost, long ago arrives now."""
+        self.world.deliver(self.world.old_wants[which % len(self.world.old_wants)])
+
+    @rule(number=any_number, most=st.integers(1, 5), hasty=st.booleans(), fast=st.booleans())
+    def work(self, number: int, most: int, *, hasty: bool, fast: bool) -> None:
+        """A step from end to end, with its messages; what can be written before its forward pass is, if hasty."""
+        engine = self.engine(number)
+        if engine is not None:
+            self.all_messages()
+            if len(engine.steps) < 2:
+                self.world.schedule(engine, most)
+            if hasty:
+                self.write_all(engine, fast=True)
+            self.world.run(engine)
+            self.write_all(engine, fast=fast)
+            self.world.report(engine)
+
+    def write_all(self, engine: Engine, *, fast: bool) -> None:
+        for write in self.world.postable(engine):
+            self.world.post(engine, write)
+        for flight in [flight for flight in self.world.flights if fast and flight.source is engine]:
+            while flight.left:
+                self.world.land(flight, 0)
+
+    @rule(number=any_number, holder=any_number, chain=chains, length=lengths)
+    def turn(self, number: int, holder: int, chain: str, length: int) -> None:
+        """Two engines begin one turn: one computes what the other waits for."""
+        engine = self.engine(number)
+        if engine is not None:
+            others = [other for other in self.world.places if other is not engine and not other.frozen]
+            if others:
+                peer = others[holder % len(others)]
+                self.world.begin(engine, names(0, length, chain), peer, wait=True)
+                self.world.begin(peer, names(0, length, chain), None, wait=False)
+
+    @rule(number=any_number, which=any_number, fail=rarely, late=st.booleans())
     def post(self, number: int, which: int, *, fail: bool, late: bool) -> None:
         engine = self.engine(number)
         writes = self.world.postable(engine) if engine is not None else []
@@ -154,14 +192,18 @@ class ExchangeMachine(RuleBasedStateMachine):
 
     # -- time and faults --------------------------------------------------------------------------------------------
 
-    @rule(seconds=st.sampled_from([0.1, 0.6, 2.1, 5.5]))
-    def wait(self, seconds: float) -> None:
-        self.world.advance(seconds)
+    @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 2.5, 6.0]), cut=rarely)
+    def wait(self, seconds: float, *, cut: bool) -> None:
+        """Time passes; pings arrive, unless the network is cut, and other messages stay where they are."""
+        if cut:
+            self.world.advance(seconds)
+        else:
+            self.world.pass_time(seconds)
 
-    @rule(number=any_number)
-    def freeze(self, number: int) -> None:
+    @rule(number=any_number, sure=rarely)
+    def freeze(self, number: int, *, sure: bool) -> None:
         engine = self.engine(number)
-        if engine is not None:
+        if engine is not None and sure:
             self.world.freeze(engine)
 
     @rule(which=any_number)
@@ -170,10 +212,18 @@ class ExchangeMachine(RuleBasedStateMachine):
         frozen = [engine for engine in self.world.places if engine.frozen]
         self.world.thaw(frozen[which % len(frozen)])
 
-    @rule(number=any_number, sure=st.sampled_from([False, False, True]))
+    @rule(number=any_number, sure=rarely)
     def crash(self, number: int, *, sure: bool) -> None:
         if sure:
             self.world.crash(number % len(self.world.places))
+
+    @rule(which=any_number, sure=rarely)
+    @precondition(lambda self: self.world.flights)
+    def crash_while_writing(self, which: int, *, sure: bool) -> None:
+        source = self.world.flights[which % len(self.world.flights)].source
+        if sure and source.alive:
+            self.world.crash(self.world.places.index(source))
+            self.world.declare(source)
 
     @rule(which=any_number)
     @precondition(lambda self: self.world.undeclared)

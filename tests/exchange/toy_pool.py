@@ -8,7 +8,7 @@ from tandem_connector.exchange.types import BlockHash, BlockId
 GARBAGE = BlockHash(b"garbage!")
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 - it is a verdict, not an error
     """A rule of safety was broken."""
 
 

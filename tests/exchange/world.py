@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import assert_never
 
-from tandem_connector.contract.messages import Envelope, Gone, Ping, Pong, Purpose, decode, encode
+from tandem_connector.contract.messages import Envelope, Gone, Ping, Pong, Purpose, Want, decode, encode
 from tandem_connector.exchange.commands import (
     DropPeer,
     ExpectWant,
@@ -132,6 +132,7 @@ class World:
         self.make = make or (lambda engine, pool: Exchange(engine, pool, SETTINGS))
         self.now = Seconds(1_000.0)
         self.network: list[Envelope] = []
+        self.old_wants: list[Envelope] = []
         self.flights: list[Flight] = []
         self.everybody: dict[EngineId, Engine] = {}
         self.places: list[Engine] = []
@@ -190,6 +191,8 @@ class World:
 
     def send(self, envelope: Envelope) -> None:
         self.network.append(decode(encode(envelope)))
+        if isinstance(envelope.message, Want):
+            self.old_wants = [*self.old_wants[-30:], envelope]
 
     def deliver(self, envelope: Envelope) -> None:
         """The message arrives at the address that its target has or had."""
@@ -224,6 +227,16 @@ class World:
         for engine in list(self.places):
             if not engine.frozen:
                 self._tick(engine)
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes, and the engines hear that the others live."""
+        end = self.now + seconds
+        while self.now < end:
+            self.advance(min(0.5, end - self.now))
+            for _ in range(2):
+                for envelope in [envelope for envelope in self.network if isinstance(envelope.message, Ping | Pong)]:
+                    self.network.remove(envelope)
+                    self.deliver(envelope)
 
     def _tick(self, engine: Engine) -> None:
         change = engine.liveness.tick(self.now)
