@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which part of which job is posted next, and how jobs end."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tandem_connector.exchange.types import BlockId, EngineId, Index, JobId, Seconds, StepId
 from tandem_connector.vllm.jobs import Jobs, Limits
 from tandem_connector.vllm.pieces import Piece, pieces_of
@@ -247,3 +250,54 @@ def test_withdrawing_a_job_that_has_ended_changes_nothing() -> None:
     queue.withdraw([JobId(1), JobId(99)], "withdrawn")
 
     assert queue.take_ended() == []
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[str, int]]:
+    """Anything that can happen to six jobs, each given once, with a number that chooses among what is possible."""
+    given_jobs = [("add", job) for job in range(6)]
+    other = st.tuples(
+        st.sampled_from(["take", "done", "broken", "refused", "step", "expire", "drop", "withdraw"]), st.integers(0, 5)
+    )
+    return draw(st.permutations(given_jobs + draw(st.lists(other, max_size=40))))
+
+
+@given(histories())
+def test_whatever_happens_every_job_ends_once_and_the_limits_hold(history: list[tuple[str, int]]) -> None:
+    queue = jobs(per_piece=2, per_peer=2, total=3)
+    running: list[Piece] = []
+    ended: list[JobEnded] = []
+    for event, number in [*history, ("step", 9), ("expire", 9)]:
+        match event:
+            case "add":
+                queue.add(
+                    a_write(number, to=(A, B)[number % 2], sources=range(number), deadline=number, after=number // 2)
+                )
+            case "take":
+                if (piece := queue.take(Seconds(-1.0))) is not None:
+                    running.append(piece)
+            case "step":
+                queue.step_ran(StepId(number))
+            case "expire":
+                queue.expire(Seconds(float(number)))
+            case "drop":
+                queue.drop((A, B)[number % 2], "dropped")
+            case "withdraw":
+                queue.withdraw([JobId(number)], "withdrawn")
+            case _ if running:
+                piece = running.pop(number % len(running))
+                if event == "refused":
+                    queue.not_posted(piece, "refused")
+                else:
+                    queue.ended(piece, TransferState.DONE if event == "done" else TransferState.BROKEN)
+        assert queue.running == len(running) <= 3
+        assert all(peers(running).count(peer) <= 2 for peer in (A, B))
+        ended += queue.take_ended()
+    for piece in running:
+        queue.ended(piece, TransferState.DONE)
+    ended += queue.take_ended()
+
+    assert sorted(each.job for each in ended) == list(range(6))
+    assert all(len(set(each.written)) == len(each.written) for each in ended)
+    assert all((len(each.written) == each.job) == (each.outcome is Outcome.WRITTEN) for each in ended)
+    assert (queue.running, queue.unended, queue.next_deadline()) == (0, 0, None)
