@@ -11,13 +11,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException, UnprocessableEntityException
-from kubernetes.dynamic import DynamicClient
 
 from e2e.cluster.interface import Cluster
 from e2e.suite.refusals import BASE, RULE_REFUSALS, SCHEMA_REFUSALS, Refusal, resource
 from tandem_operator.api import names
 from tandem_operator.api.accelerators import PROFILES
-from tandem_operator.api.crd import CRD_NAME, definition, resource_schema
+from tandem_operator.api.crd import resource_schema
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.plan.resolve import resolve
 from tandem_operator.plan.types import Defaults
@@ -30,14 +29,7 @@ Create = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def api(control_plane: Cluster) -> Iterator[client.ApiClient]:
-    """The API server, which knows the definition."""
     api = config.new_client_from_config(str(control_plane.kubeconfig))  # type: ignore[no-untyped-call]
-    dynamic: Any = DynamicClient(api)  # type: ignore[no-untyped-call]
-    definitions = dynamic.resources.get(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition")
-    dynamic.server_side_apply(
-        definitions, body=definition(), name=CRD_NAME, field_manager="tests", force_conflicts=True
-    )
-    _wait_until_established(definitions)
     yield api
     api.close()
 
@@ -53,14 +45,6 @@ def _create(api: client.ApiClient, body: Mapping[str, Any], **options: str) -> d
         names.GROUP, names.VERSION, "default", names.PLURAL, dict(body), dry_run="All", **options
     )
     return created
-
-
-def _wait_until_established(definitions: Any) -> None:
-    for change in definitions.watch(field_selector=f"metadata.name={CRD_NAME}", timeout=30):
-        conditions = change["raw_object"].get("status", {}).get("conditions", [])
-        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
-            return
-    raise AssertionError("the API server did not establish the definition within 30 s")
 
 
 def _causes(create: Create, body: Mapping[str, Any]) -> list[tuple[str, str]]:
