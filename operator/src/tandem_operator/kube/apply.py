@@ -4,7 +4,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -87,17 +87,16 @@ class Applier:
         results: dict[ObjectKey, Manifest] = {}
         refusals: list[Refusal] = []
         self._last[owner.uid] = after
-        for wanted in objects:
-            key = key_of(wanted)
-            present = live.get(key)
+        wanted_by_key = {key_of(wanted): wanted for wanted in objects}
+        unlabelled = await self._find(owner, [key for key in wanted_by_key if key not in live])
+        for key, wanted in wanted_by_key.items():
+            present = live.get(key) or unlabelled[key]
             digest = _digest(wanted)
             if present is not None and before.get(key) == (digest, _digest(_without_bookkeeping(present))):
                 self._metrics.applies.labels(key.kind, "skipped").inc()
                 after[key], results[key] = before[key], present
                 continue
             try:
-                if present is None:
-                    present = await self._client.get(kind_of(key), owner.namespace, key.name)
                 if present is not None:
                     await check_ownership(self._client, owner, key, present)
                 result = await self._apply(kind_of(key), wanted, present)
@@ -183,6 +182,11 @@ class Applier:
                 await self._client.create(EVENT, resource["metadata"]["namespace"], manifest)
             except (Conflict, Gone, Refused) as error:
                 _log.warning("event not written", reason=each.reason, error=str(error))
+
+    async def _find(self, owner: Metadata, keys: Sequence[ObjectKey]) -> dict[ObjectKey, Json | None]:
+        """Objects that may be there without the resource's label, as somebody else's are."""
+        found = await asyncio.gather(*(self._client.get(kind_of(key), owner.namespace, key.name) for key in keys))
+        return dict(zip(keys, found, strict=True))
 
     async def _apply(
         self, kind: Kind, manifest: Manifest, present: Manifest | None, *, subresource: str | None = None
