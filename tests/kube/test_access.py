@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import datetime
+from pathlib import Path
+from typing import Self
+
+import pytest
+import yaml
+from kubernetes.aio.config import incluster_config
+
+from tandem_operator.kube.access import NoAccess, find_access
+
+
+@pytest.fixture
+def in_a_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder with the files of a service account."""
+    (tmp_path / "token").write_text("first")
+    (tmp_path / "ca.crt").write_text("certificate")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    return tmp_path
+
+
+def kubeconfig(folder: Path, token: str = "from-the-file") -> Path:
+    path = folder / "config"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": "https://example:6443"}}],
+        "users": [{"name": "me", "user": {"token": token}}],
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+async def test_in_a_pod_its_service_account_is_used(in_a_pod: Path) -> None:
+    access = await find_access(None)
+    assert access.configuration.host == "https://[fd00::1]:443"
+    assert await access.authorization() == "bearer first"
+    assert access.configuration.verify_ssl
+    assert access.configuration.disable_strict_ssl_verification, "or clusters on EKS are refused from Python 3.13 on"
+
+
+async def test_a_rotated_token_is_used_when_the_old_one_is_a_minute_old(
+    in_a_pod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = await find_access(None)
+    (in_a_pod / "token").write_text("second")
+    assert await access.authorization() == "bearer first"
+
+    class Later(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Self:
+            return super().now(tz) + datetime.timedelta(seconds=61)
+
+    monkeypatch.setattr(datetime, "datetime", Later)
+    assert await access.authorization() == "bearer second"
+
+
+async def test_a_kubeconfig_that_is_named_wins_over_the_pods_account(in_a_pod: Path) -> None:
+    access = await find_access(kubeconfig(in_a_pod))
+    assert access.configuration.host == "https://example:6443"
+    assert await access.authorization() == "Bearer from-the-file"
+
+
+async def test_credentials_that_need_no_renewal_keep_the_process_running(tmp_path: Path) -> None:
+    access = await find_access(kubeconfig(tmp_path))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(access.keep_fresh(), 0.05)
+
+
+async def test_without_any_access_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(NoAccess, match="TANDEM_KUBECONFIG"):
+        await find_access(tmp_path / "missing")
