@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resource that the demo and the end-to-end tests apply: the CPU sample, fitted to the cluster at hand."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,10 @@ SITE_PACKAGES = "/opt/engine/lib/python3.11/site-packages"
 """Where the thin engine image expects the engine environment."""
 
 
+NUMA_TOPOLOGY = Path("/sys/devices/system/node")
+"""Where Linux tells of NUMA nodes. Missing on kernels that know none."""
+
+
 def cpu_resource(facts: NodeFacts, environment: EngineEnvironment, model: Path, name: str = "") -> dict[str, Any]:
     """The sample as it can run there: environment and model mounted from this machine where nodes can see it.
 
@@ -22,32 +25,34 @@ def cpu_resource(facts: NodeFacts, environment: EngineEnvironment, model: Path, 
     """
     with SAMPLE.open() as file:
         resource: dict[str, Any] = yaml.safe_load(file)
-    resource = copy.deepcopy(resource)
     if name:
         resource["metadata"]["name"] = name
     spec = resource["spec"]
+    volumes = []
     if facts.can_mount_host_paths:
         spec["model"]["source"] = {"volume": {"hostPath": str(model)}}
-        for role in ("prefill", "decode"):
-            spec[role]["podTemplate"] = _with_environment(environment.site_packages)
+        host_path = {"path": str(environment.site_packages), "type": "Directory"}
+        volumes.append(({"name": "environment", "hostPath": host_path}, SITE_PACKAGES))
     if facts.is_local:
+        # vLLM's NixlConnector binds every CPU engine to the last core of each NUMA node, so that two engines would share
+        # one core. It leaves them where they are when it finds no nodes.
+        if NUMA_TOPOLOGY.exists():
+            volumes.append(({"name": "no-numa-nodes", "emptyDir": {}}, str(NUMA_TOPOLOGY)))
         # With one engine bound to each core none waits for the other's.
         for index, role in enumerate(("prefill", "decode")):
-            spec[role].setdefault("env", []).append(
-                {"name": "VLLM_CPU_OMP_THREADS_BIND", "value": str(index % facts.cores)}
-            )
+            core = {"name": "VLLM_CPU_OMP_THREADS_BIND", "value": str(index % facts.cores)}
+            spec[role].setdefault("env", []).append(core)
+    if volumes:
+        for role in ("prefill", "decode"):
+            spec[role]["podTemplate"] = _with_volumes(volumes)
     return resource
 
 
-def _with_environment(site_packages: Path) -> dict[str, Any]:
+def _with_volumes(volumes: list[tuple[dict[str, Any], str]]) -> dict[str, Any]:
+    mounts = [{"name": volume["name"], "mountPath": path, "readOnly": True} for volume, path in volumes]
     return {
         "spec": {
-            "containers": [
-                {
-                    "name": "engine",
-                    "volumeMounts": [{"name": "environment", "mountPath": SITE_PACKAGES, "readOnly": True}],
-                }
-            ],
-            "volumes": [{"name": "environment", "hostPath": {"path": str(site_packages), "type": "Directory"}}],
+            "containers": [{"name": "engine", "volumeMounts": mounts}],
+            "volumes": [volume for volume, _ in volumes],
         }
     }
