@@ -272,7 +272,7 @@ class Exchange:
 
     def set_waiting_tokens(self, tokens: int) -> None:
         """How many prompt tokens wait to be computed here; told to peers in pings."""
-        self._wanting.waiting_tokens = tokens
+        self._wanting.pinging.waiting_tokens = tokens
 
     @property
     def expects_workers(self) -> bool:
@@ -286,12 +286,7 @@ class Exchange:
 
     def incoming_prefix(self, hashes: Iterable[BlockHash]) -> int:
         """How many of these, from the first on, are being written into this engine now."""
-        length = 0
-        for block_hash in hashes:
-            if not self._wanting.is_incoming(block_hash):
-                break
-            length += 1
-        return length
+        return self._wanting.incoming.prefix(hashes)
 
     def gauges(self) -> Gauges:
         """What is held now."""
@@ -299,7 +294,7 @@ class Exchange:
             wants_open=self._wanting.open_wants,
             wants_held=self._wanting.held_wants,
             blocks_quarantined=self._wanting.quarantine.blocks,
-            blocks_landing=self._wanting.landing,
+            blocks_landing=self._wanting.incoming.landing,
             blocks_pinned=self._serving.pinned,
             wants_served=self._serving.active,
             hashes_awaited=self._serving.awaited,

@@ -16,12 +16,12 @@ def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, n
     lacking = [
         (block_hash, offer.position + offset)
         for offset, block_hash in enumerate(offer.hashes)
-        if shared.pool.lookup(block_hash) is None and not wanting.is_incoming(block_hash)
+        if shared.pool.lookup(block_hash) is None and block_hash not in wanting.incoming
     ]
     room = min(
         shared.pool.room(),
-        settings.landing_blocks - wanting.landing,
-        settings.landing_blocks_per_peer - wanting.landing_of(peer),
+        settings.landing_blocks - wanting.incoming.landing,
+        settings.landing_blocks_per_peer - wanting.incoming.landing_of(peer),
     )
     taken = lacking[: max(0, room)]
     blocks = shared.pool.take(len(taken)) if taken else None

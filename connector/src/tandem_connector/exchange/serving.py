@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peers' wants: what is written when, what is reported missing, and what must never be written again.
 
-Sources are pinned from the moment a write is asked for until its end is reported. An index that was reported missing is
-never written later, and a want that is over is never served again.
+An index that was reported missing is never written later, and a want that is over is never served again.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
 from typing import TypeAlias
 
 from tandem_connector.contract.messages import CancelAck, Missing, MissingReason, Ping, Want
 from tandem_connector.exchange.availability import Awaited, Fresh, Producers
-from tandem_connector.exchange.commands import PostWrite, Send, ServingEnded, WithdrawWrites
+from tandem_connector.exchange.commands import Send, ServingEnded
+from tandem_connector.exchange.posting import Found, Posting
 from tandem_connector.exchange.served_want import ServedState, ServedWant
 from tandem_connector.exchange.shared import Shared
 from tandem_connector.exchange.timers import Timers
@@ -27,12 +25,10 @@ from tandem_connector.exchange.types import (
     Seconds,
     StepId,
     WantId,
-    Write,
 )
 
 OnServed: TypeAlias = Callable[[ServedWant, Seconds], None]
 """Told when a peer's want is over."""
-_Found: TypeAlias = list[tuple[Index, BlockId]]
 
 
 class _Ledger:
@@ -53,16 +49,13 @@ class Serving:
         self._tally = shared.tally
         self._on_served = on_served
         self._ledgers: dict[EngineId, _Ledger] = {}
-        self._jobs: dict[JobId, tuple[ServedWant, Write]] = {}
-        self._job_ids = count(1)
         self._awaited: Awaited[ServedWant] = Awaited()
         self._fresh = Fresh()
+        self._posting = Posting(shared, self._fresh)
         self._producers = Producers()
-        self._queue: deque[tuple[ServedWant, Index]] = deque()
         self._deadlines: Timers[ServedWant] = Timers()
         self._patience: Timers[ServedWant] = Timers()
         self._refusal: MissingReason | None = None
-        self.pinned = 0
 
     # -- messages -------------------------------------------------------------------------------------------------
 
@@ -96,16 +89,9 @@ class Serving:
         self._settle(want, now)
 
     def _start(self, want: ServedWant, now: Seconds) -> None:
-        found: dict[StepId | None, _Found] = {}
-        absent = []
-        for position, block_hash in enumerate(want.hashes):
-            index, block = Index(position), self._pool.lookup(block_hash)
-            if block is None:
-                absent.append(index)
-            else:
-                found.setdefault(self._fresh.step_of(block), []).append((index, block))
+        found, absent = self._posting.find(want, [Index(index) for index in range(len(want.hashes))])
         for after, blocks in found.items():
-            self._post(want, blocks, after)
+            self._posting.post(want, blocks, after)
         if not want.wait:
             self._give_up(want, absent, MissingReason.NOT_CACHED)
         elif absent:
@@ -142,79 +128,31 @@ class Serving:
 
     # -- writes ---------------------------------------------------------------------------------------------------
 
-    def _post(self, want: ServedWant, found: Sequence[tuple[Index, BlockId]], after: StepId | None) -> None:
-        """Ask for the writes, as many as may be pinned; the others are ready for later."""
-        room = max(0, self._settings.pinned_blocks - self.pinned)
-        for index, _ in found[room:]:
-            want.ready.add(index)
-            self._queue.append((want, index))
-        now_found = found[:room]
-        for start in range(0, len(now_found), self._settings.blocks_per_write):
-            part = now_found[start : start + self._settings.blocks_per_write]
-            write = Write(
-                job=JobId(next(self._job_ids)),
-                peer=want.peer,
-                want=want.id,
-                indices=tuple(index for index, _ in part),
-                sources=tuple(block for _, block in part),
-                destinations=tuple(want.destinations[index] for index, _ in part),
-                deadline=want.deadline,
-                after=after,
-            )
-            self._pool.pin(write.sources)
-            self.pinned += len(write.sources)
-            want.jobs.add(write.job)
-            self._jobs[write.job] = want, write
-            self._outbox.put(PostWrite(write))
-
     def write_ended(self, job: JobId, written: bool, now: Seconds) -> None:
         """No rank has the job in flight any more; `written`: all ranks wrote all of it."""
-        want, write = self._jobs.pop(job)
-        self._pool.unpin(write.sources[::-1])
-        self.pinned -= len(write.sources)
-        want.jobs.remove(job)
+        want, write = self._posting.ended(job)
         if written:
             want.written += len(write.indices)
             self._tally.blocks_written[want.purpose] += len(write.indices)
         else:
             self._report(want, write.indices, MissingReason.WRITE_FAILED)
-        self._post_ready(now)
+        for waiting, lost in self._posting.post_waiting():
+            self._report(waiting, lost, MissingReason.NOT_CACHED)
+            self._settle(waiting, now)
         self._settle(want, now)
-
-    def _post_ready(self, now: Seconds) -> None:
-        while self._queue and self.pinned < self._settings.pinned_blocks:
-            want = self._queue[0][0]
-            room = self._settings.pinned_blocks - self.pinned
-            found: dict[StepId | None, _Found] = {}
-            lost = []
-            while room and self._queue and self._queue[0][0] is want:
-                _, index = self._queue.popleft()
-                if index not in want.ready:
-                    continue
-                want.ready.remove(index)
-                block = self._pool.lookup(want.hashes[index])
-                if block is None:
-                    lost.append(index)
-                else:
-                    room -= 1
-                    found.setdefault(self._fresh.step_of(block), []).append((index, block))
-            for after, blocks in found.items():
-                self._post(want, blocks, after)
-            self._report(want, lost, MissingReason.NOT_CACHED)
-            self._settle(want, now)
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 
     def valid(self, blocks: Iterable[tuple[BlockHash, BlockId]], after: StepId | None) -> None:
         """These hashes are in these blocks, by the end of the step `after` or now: write them to all who wait."""
-        found: dict[ServedWant, _Found] = {}
+        found: dict[ServedWant, Found] = {}
         for block_hash, block in blocks:
             for want, index in self._awaited.of(block_hash):
                 self._awaited.discard(block_hash, want, index)
                 want.pending.remove(index)
                 found.setdefault(want, []).append((index, block))
         for want, places in found.items():
-            self._post(want, places, after)
+            self._posting.post(want, places, after)
 
     def step_scheduled(self, step: StepId, blocks: Sequence[tuple[BlockHash, BlockId]]) -> None:
         """The step fills these blocks."""
@@ -273,8 +211,7 @@ class Serving:
             return
         want.state = state
         self._give_up(want, want.pending | want.ready, MissingReason.EXPIRED)
-        if want.jobs:
-            self._outbox.put(WithdrawWrites(tuple(sorted(want.jobs))))
+        self._posting.withdraw(want)
         self._settle(want, now)
 
     def _settle(self, want: ServedWant, now: Seconds) -> None:
@@ -363,6 +300,11 @@ class Serving:
         return len(self._awaited)
 
     @property
+    def pinned(self) -> int:
+        """Own blocks referenced for writes."""
+        return self._posting.pinned
+
+    @property
     def writing(self) -> bool:
         """A write is in flight, or will be when another has ended."""
-        return bool(self._jobs)
+        return bool(self._posting)

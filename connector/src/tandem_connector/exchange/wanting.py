@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TypeAlias
 
-from tandem_connector.contract.messages import MAX_WANTS_IN_PING, Cancel, Ping, Want
+from tandem_connector.contract.messages import Cancel, Want
 from tandem_connector.exchange.commands import (
     ExpectWant,
     ForgetWant,
@@ -19,8 +19,10 @@ from tandem_connector.exchange.commands import (
     LoadEnded,
     Send,
 )
+from tandem_connector.exchange.incoming import Incoming
 from tandem_connector.exchange.own_want import OwnWant, WantState
 from tandem_connector.exchange.peers import PeerState
+from tandem_connector.exchange.pinging import Pinging
 from tandem_connector.exchange.quarantine import Quarantine
 from tandem_connector.exchange.shared import Shared
 from tandem_connector.exchange.timers import Timers
@@ -53,17 +55,15 @@ class Wanting:
         self._outbox = shared.outbox
         self._tally = shared.tally
         self._on_valid = on_valid
+        self.incoming = Incoming()
         self.quarantine = Quarantine(shared.settings.quarantine_blocks, shared.outbox)
         self._ids = count(1)
         self._next = WantId(next(self._ids))
         self._wants: dict[WantId, OwnWant] = {}
         self._by_peer: dict[EngineId, dict[WantId, OwnWant]] = {}
         self._by_request: dict[RequestId, dict[WantId, OwnWant]] = {}
-        self._incoming: dict[BlockHash, int] = {}
-        self._landing: dict[EngineId, int] = {}
         self._timers: Timers[WantId] = Timers()
-        self._pings: Timers[EngineId] = Timers()
-        self.waiting_tokens = 0
+        self.pinging = Pinging(shared)
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
@@ -80,11 +80,9 @@ class Wanting:
         self._next = WantId(next(self._ids))
         self._wants[want.id] = want
         self._by_peer.setdefault(peer, {})[want.id] = want
-        for block_hash in asked.hashes:
-            self._incoming[block_hash] = self._incoming.get(block_hash, 0) + 1
+        self.incoming.ask(asked.hashes)
         self._timers.set(want.id, want.expires)
-        if peer not in self._pings:
-            self._pings.set(peer, Seconds(now + self._settings.ping_interval))
+        self.pinging.opened(peer, now)
         self._tally.blocks_wanted[asked.purpose] += len(asked.hashes)
         self._outbox.put(ExpectWant(want.id, peer, asked.blocks))
         match asked:
@@ -92,7 +90,7 @@ class Wanting:
                 self._by_request.setdefault(asked.request, {})[want.id] = want
                 wait, offer = asked.wait, None
             case Landing():
-                self._landing[peer] = self._landing.get(peer, 0) + len(asked.blocks)
+                self.incoming.take(peer, len(asked.blocks))
                 wait, offer = False, asked.offer
         self._outbox.put(Send(peer, Want(want.id, asked.purpose, asked.hashes, asked.blocks, asked.ttl, wait, offer)))
         return want.id
@@ -105,7 +103,7 @@ class Wanting:
         if want is None:
             self._tally.late_notifications += len(list(indices))
             return
-        new = [index for index in indices if index in want.awaited]
+        new = [index for index in dict.fromkeys(indices) if index in want.awaited]
         want.awaited.difference_update(new)
         if want.state is WantState.OPEN:
             want.received.extend(new)
@@ -190,7 +188,7 @@ class Wanting:
                 want.state = WantState.CANCELLING
                 self._timers.set(want.id, Seconds(now + self._settings.cancel_patience))
         if peer in self._by_peer:
-            self._pings.set(peer, now)
+            self.pinging.ask_now(peer, now)
 
     def peer_gone(self, peer: EngineId, now: Seconds) -> None:
         """The peer has certainly ended: what it had posted may arrive for a while yet."""
@@ -224,10 +222,7 @@ class Wanting:
                 self._outbox.put(
                     LandingEnded(want.id, want.peer, want.purpose, len(want.hashes), len(want.received), reason, waited)
                 )
-        for block_hash in want.hashes:
-            self._incoming[block_hash] -= 1
-            if not self._incoming[block_hash]:
-                del self._incoming[block_hash]
+        self.incoming.end(want.hashes)
         self._tally.wants_ended[want.purpose, reason] += 1
         self._tally.blocks_lost[want.purpose, reason] += len(want.hashes) - len(want.received)
 
@@ -263,9 +258,7 @@ class Wanting:
         if not of_peer:
             del self._by_peer[want.peer]
         if isinstance(want.asked, Landing):
-            self._landing[want.peer] -= len(want.blocks)
-            if not self._landing[want.peer]:
-                del self._landing[want.peer]
+            self.incoming.release(want.peer, len(want.blocks))
         self._timers.cancel(want.id)
         self._outbox.put(ForgetWant(want.id))
         # The tail of a sequence is of no use without its head: it is to be evicted first.
@@ -284,48 +277,14 @@ class Wanting:
                     self._quarantine(want)
                 case WantState.QUARANTINED:
                     self._release(want)
-        for peer in self._pings.pop_due(now):
-            self._ping(peer, now)
-
-    def _ping(self, peer: EngineId, now: Seconds) -> None:
-        if self._peers.state(peer) is not PeerState.ALIVE:
-            return
-        wants = self._by_peer.get(peer, {})
-        opened = [want.id for want in wants.values() if want.state is WantState.OPEN]
-        ended = [want.id for want in wants.values() if want.state is not WantState.OPEN]
-        self._outbox.put(
-            Send(
-                peer,
-                Ping(
-                    open=tuple(opened[:MAX_WANTS_IN_PING]),
-                    cancelling=tuple(ended[:MAX_WANTS_IN_PING]),
-                    oldest=next(iter(wants), self._next),
-                    waiting_tokens=self.waiting_tokens,
-                ),
-            )
-        )
-        if wants:
-            self._pings.set(peer, Seconds(now + self._settings.ping_interval))
+        self.pinging.tick(self._by_peer, self._next, now)
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        due = [at for at in (self._timers.next_due(), self._pings.next_due()) if at is not None]
+        due = [at for at in (self._timers.next_due(), self.pinging.next_due()) if at is not None]
         return min(due, default=None)
 
     # -- questions ------------------------------------------------------------------------------------------------
-
-    def is_incoming(self, block_hash: BlockHash) -> bool:
-        """An open want of this engine asks for it."""
-        return block_hash in self._incoming
-
-    def landing_of(self, peer: EngineId) -> int:
-        """Blocks that are held for what this peer offered."""
-        return self._landing.get(peer, 0)
-
-    @property
-    def landing(self) -> int:
-        """Blocks that are held for what peers offered."""
-        return sum(self._landing.values())
 
     @property
     def open_wants(self) -> int:
