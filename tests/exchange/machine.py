@@ -10,8 +10,9 @@ from tandem_connector.contract.types import EngineId
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.types import OfferedRun
 from tests.exchange.builders import names
+from tests.exchange.toy_engine import SETTINGS, Engine
 from tests.exchange.toy_pool import ToyPool
-from tests.exchange.world import SETTINGS, Engine, World
+from tests.exchange.world import World
 
 chains = st.sampled_from("ab")
 lengths = st.integers(1, 8)
@@ -42,23 +43,19 @@ class ExchangeMachine(RuleBasedStateMachine):
         engine = self.engine(number)
         others = [other for other in self.world.places if other is not engine]
         if engine is not None:
-            before = set(engine.requests)
             peer = others[holder % len(others)]
-            self.world.begin(engine, names(0, length, chain), peer, wait=wait)
-            for request in set(engine.requests) - before:
-                if offers:
-                    engine.exchange.offers_go_to(request, peer.id)
+            request = self.world.begin(engine, names(0, length, chain), peer, wait=wait)
+            if offers and request is not None:
+                engine.exchange.offers_go_to(request.id, peer.id)
 
     @rule(number=any_number, back=any_number, chain=chains, length=lengths, offers=st.booleans())
     def compute(self, number: int, back: int, chain: str, length: int, *, offers: bool) -> None:
         engine = self.engine(number)
         others = [other for other in self.world.places if other is not engine]
         if engine is not None:
-            before = set(engine.requests)
-            self.world.begin(engine, names(0, length, chain), None, wait=False)
-            for request in set(engine.requests) - before:
-                if offers:
-                    engine.exchange.offers_go_to(request, others[back % len(others)].id)
+            request = self.world.begin(engine, names(0, length, chain), None, wait=False)
+            if offers and request is not None:
+                engine.exchange.offers_go_to(request.id, others[back % len(others)].id)
 
     @rule(number=any_number, most=st.integers(1, 5))
     def schedule(self, number: int, most: int) -> None:
@@ -86,6 +83,14 @@ class ExchangeMachine(RuleBasedStateMachine):
         if engine is not None and engine.requests:
             requests = list(engine.requests.values())
             self.world.end(engine, requests[which % len(requests)], offer=False)
+
+    @rule(number=any_number, which=any_number, sure=rarely)
+    def preempt(self, number: int, which: int, *, sure: bool) -> None:
+        engine = self.engine(number)
+        if engine is not None and sure:
+            running = [r for r in engine.requests.values() if r.want is None and not r.in_flight]
+            if running:
+                self.world.preempt(engine, running[which % len(running)])
 
     @rule()
     def churn(self) -> None:
@@ -141,17 +146,10 @@ class ExchangeMachine(RuleBasedStateMachine):
             if len(engine.steps) < 2:
                 self.world.schedule(engine, most)
             if hasty:
-                self.write_all(engine, fast=True)
+                self.world.write_all(engine, land=True)
             self.world.run(engine)
-            self.write_all(engine, fast=fast)
+            self.world.write_all(engine, land=fast)
             self.world.report(engine)
-
-    def write_all(self, engine: Engine, *, fast: bool) -> None:
-        for write in self.world.postable(engine):
-            self.world.post(engine, write)
-        for flight in [flight for flight in self.world.flights if fast and flight.source is engine]:
-            while flight.left:
-                self.world.land(flight, 0)
 
     @rule(number=any_number, holder=any_number, chain=chains, length=lengths)
     def turn(self, number: int, holder: int, chain: str, length: int) -> None:
@@ -167,7 +165,7 @@ class ExchangeMachine(RuleBasedStateMachine):
     @rule(number=any_number, which=any_number, fail=rarely, late=st.booleans())
     def post(self, number: int, which: int, *, fail: bool, late: bool) -> None:
         engine = self.engine(number)
-        writes = self.world.postable(engine) if engine is not None else []
+        writes = engine.postable() if engine is not None else []
         if engine is not None and writes:
             self.world.post(engine, writes[which % len(writes)], fail=fail, ignore_deadline=late)
 

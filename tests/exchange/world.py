@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import assert_never
 
-from tandem_connector.contract.messages import Envelope, Gone, Ping, Pong, Purpose, Want, decode, encode
+from tandem_connector.contract.messages import Envelope, Gone, Ping, Pong, Want, decode, encode
 from tandem_connector.exchange.commands import (
     DropPeer,
     ExpectWant,
@@ -23,71 +23,17 @@ from tandem_connector.exchange.commands import (
     WithdrawWrites,
 )
 from tandem_connector.exchange.exchange import Exchange
-from tandem_connector.exchange.liveness import Liveness
-from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import (
     BlockHash,
-    BlockId,
     EngineId,
-    FreshBlocks,
-    Index,
-    JobId,
-    Load,
     RequestId,
     Seconds,
     StepId,
     WantId,
     Write,
 )
+from tests.exchange.toy_engine import POOL, SETTINGS, Engine, Request
 from tests.exchange.toy_pool import ToyPool, Violation
-
-POOL = 24
-SETTINGS = ExchangeSettings(
-    landing_ttl=Seconds(3.0),
-    nobody_grace=Seconds(1.0),
-    transport_bound=Seconds(4.0),
-    cancel_patience=Seconds(2.0),
-    quarantine_blocks=10,
-    landing_blocks=8,
-    landing_blocks_per_peer=6,
-    pinned_blocks=8,
-    blocks_per_write=3,
-    tombstones_per_peer=6,
-    wants_per_peer=4,
-    offer_every=2,
-    move_batch=3,
-)
-TTL = Seconds(5.0)
-
-
-@dataclass(eq=False)
-class Request:
-    """A prompt that an engine computes, with what it holds for it."""
-
-    id: RequestId
-    hashes: tuple[BlockHash, ...]
-    blocks: list[BlockId]
-    computed: int
-    """Blocks from the first on whose content is right, or will be by steps in flight."""
-    want: WantId | None = None
-    aborted: bool = False
-    in_flight: int = 0
-    """Steps in flight that fill blocks of it."""
-
-
-@dataclass(eq=False)
-class Step:
-    id: StepId
-    filled: list[tuple[Request, FreshBlocks]]
-
-
-@dataclass(eq=False)
-class Asked:
-    """A want, as its owner remembers it."""
-
-    request: RequestId
-    deadline: Seconds
-    blocks: tuple[BlockId, ...]
 
 
 @dataclass(eq=False)
@@ -97,32 +43,6 @@ class Flight:
     source: "Engine"
     write: Write
     left: list[int] = field(default_factory=list)
-
-
-class Engine:
-    """One incarnation: exchange, workers, requests, pool."""
-
-    def __init__(self, id_: EngineId, make: Callable[[EngineId, ToyPool], Exchange], now: Seconds) -> None:
-        self.id = id_
-        self.pool = ToyPool(POOL)
-        self.pool.keep_free = 2
-        self.exchange = make(id_, self.pool)
-        self.liveness = Liveness()
-        self.inbox: list[Envelope] = []
-        self.requests: dict[RequestId, Request] = {}
-        self.leaving: list[Request] = []
-        self.steps: list[Step] = []
-        self.jobs: list[Write] = []
-        self.ended_jobs: list[tuple[JobId, bool]] = []
-        self.notified: list[tuple[WantId, tuple[Index, ...]]] = []
-        self.asked: dict[WantId, Asked] = {}
-        self.expected: dict[WantId, tuple[BlockId, ...]] = {}
-        self.ran = StepId(0)
-        self.alive = True
-        self.died_at = Seconds(0)
-        self.frozen = False
-        self.thawed_at = now
-        self.healthy = True
 
 
 class World:
@@ -271,7 +191,7 @@ class World:
                 case ForgetWant():
                     del engine.expected[command.want]
                 case LoadEnded():
-                    self._load_ended(engine, command)
+                    engine.load_ended(command)
                 case DropPeer():
                     raise Violation(command.why)
                 case Unhealthy() | Healthy():
@@ -280,103 +200,9 @@ class World:
                     pass
                 case unknown:
                     assert_never(unknown)
-
-    # -- requests ---------------------------------------------------------------------------------------------------
-
-    def begin(self, engine: Engine, hashes: tuple[BlockHash, ...], holder: Engine | None, *, wait: bool) -> None:
-        """A request enters: it takes what is cached, and asks the holder for the rest, if there is one."""
-        hits = []
-        for block_hash in hashes:
-            block = engine.pool.lookup(block_hash)
-            if block is None or any(
-                block in step_blocks.blocks for step in engine.steps for _, step_blocks in step.filled
-            ):
-                break
-            hits.append(block)
-        engine.pool.pin(hits)
-        rest = engine.pool.take(len(hashes) - len(hits))
-        if rest is None:
-            engine.pool.unpin(hits)
-            return
-        request = Request(RequestId(f"r{next(self._requests)}"), hashes, [*hits, *rest], len(hits))
-        engine.requests[request.id] = request
-        engine.exchange.request_produces(request.id, hashes, self.now)
-        if holder is not None and rest:
-            purpose = Purpose.FORWARD if wait else Purpose.REVERSE_FETCH
-            load = Load(request.id, purpose, hashes[len(hits) :], rest, TTL, wait)
-            request.want = engine.exchange.want(holder.id, load, self.now)
-            if request.want is not None:
-                engine.asked[request.want] = Asked(request.id, Seconds(self.now + TTL), rest)
-        self.act(engine)
-
-    def _load_ended(self, engine: Engine, ended: LoadEnded) -> None:
-        asked = engine.asked.pop(ended.want, None)
-        if asked is None or asked.request != ended.request:
-            raise Violation(f"want {ended.want} of {engine.id} ended twice, or for another request")
-        request = engine.requests[ended.request]
-        request.want = None
-        good = 0
-        while good < len(asked.blocks) and Index(good) in ended.good:
-            good += 1
-        for position in range(request.computed, request.computed + good):
-            block = request.blocks[position]
-            if engine.pool.contents[block] != request.hashes[position]:
-                raise Violation(f"{engine.id} was told that block {block} is good")
-            engine.pool.name(request.hashes[position], block)
-        request.computed += good
-
-    def schedule(self, engine: Engine, most: int) -> None:
-        """A step: each running request fills its next blocks; their names are in the cache at once."""
-        filled = []
-        for request in engine.requests.values():
-            position = request.computed
-            blocks = tuple(request.blocks[position : position + most])
-            if request.want is not None or not blocks:
-                continue
-            hashes = request.hashes[position : position + most]
-            for block_hash, block in zip(hashes, blocks, strict=True):
-                engine.pool.name(block_hash, block)
-            request.computed += len(blocks)
-            request.in_flight += 1
-            filled.append((request, FreshBlocks(request.id, position, hashes, blocks)))
-        step = Step(StepId(next(self._steps)), filled)
-        engine.steps.append(step)
-        engine.exchange.step_scheduled(step.id, [fresh for _, fresh in filled], self.now)
-        self.act(engine)
-
-    def run(self, engine: Engine) -> None:
-        """The forward pass of the oldest step in flight."""
-        step = engine.steps.pop(0)
-        for request, fresh in step.filled:
-            for block_hash, block in zip(fresh.hashes, fresh.blocks, strict=True):
-                engine.pool.contents[block] = block_hash
-            request.in_flight -= 1
-        engine.ran = step.id
-        engine.exchange.step_finished(step.id, self.now)
-        self.act(engine)
-        for request in [request for request in engine.leaving if not request.in_flight]:
-            engine.leaving.remove(request)
-            engine.pool.unpin(request.blocks[::-1])
-
-    def end(self, engine: Engine, request: Request, *, offer: bool) -> None:
-        """The request is finished or aborted; its blocks are freed when no step in flight fills them."""
-        engine.exchange.request_ended(request.id, self.now, offer=offer)
-        self.act(engine)
-        del engine.requests[request.id]
-        if request.in_flight:
-            engine.leaving.append(request)
-        else:
-            engine.pool.unpin(request.blocks[::-1])
-
-    def reset(self, engine: Engine) -> None:
-        engine.exchange.reset(self.now)
-        self.act(engine)
-        engine.pool.reset()
+        engine.leave()
 
     # -- workers ----------------------------------------------------------------------------------------------------
-
-    def postable(self, engine: Engine) -> list[Write]:
-        return [write for write in engine.jobs if write.after is None or write.after <= engine.ran]
 
     def post(self, engine: Engine, write: Write, *, fail: bool = False, ignore_deadline: bool = False) -> None:
         """The workers take up a job. They must not post it after its deadline, but nothing may depend on that."""
@@ -415,68 +241,78 @@ class World:
         if flight.source.alive:
             flight.source.ended_jobs.append((flight.write.job, False))
 
-    def report(self, engine: Engine) -> None:
-        """The workers' news reach the scheduler."""
-        notified, engine.notified = engine.notified, []
-        for want, indices in notified:
-            engine.exchange.want_received(want, indices, self.now)
-        ended, engine.ended_jobs = engine.ended_jobs, []
-        for job, written in ended:
-            engine.exchange.write_ended(job, self.now, written=written)
+    # -- requests and steps -----------------------------------------------------------------------------------------
+
+    def begin(
+        self, engine: Engine, hashes: tuple[BlockHash, ...], holder: Engine | None, *, wait: bool
+    ) -> Request | None:
+        """A request enters; None if there are no blocks for it."""
+        request_id = RequestId(f"r{next(self._requests)}")
+        request = engine.begin(request_id, hashes, holder.id if holder else None, self.now, wait=wait)
+        self.act(engine)
+        return request
+
+    def schedule(self, engine: Engine, most: int) -> None:
+        engine.schedule(StepId(next(self._steps)), most, self.now)
         self.act(engine)
 
-    # -- what must always hold --------------------------------------------------------------------------------------
+    def run(self, engine: Engine) -> None:
+        engine.run(self.now)
+        self.act(engine)
+
+    def end(self, engine: Engine, request: Request, *, offer: bool) -> None:
+        engine.end(request, self.now, offer=offer)
+        self.act(engine)
+
+    def preempt(self, engine: Engine, request: Request) -> None:
+        engine.preempt(request, self.now)
+        self.act(engine)
+
+    def report(self, engine: Engine) -> None:
+        engine.report(self.now)
+        self.act(engine)
+
+    def reset(self, engine: Engine) -> None:
+        engine.exchange.reset(self.now)
+        self.act(engine)
+        engine.pool.reset()
+
+    # -- the end ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         for engine in self.places:
-            pool = engine.pool
-            filling = {block for step in engine.steps for _, fresh in step.filled for block in fresh.blocks}
-            for block_hash, block in pool.names.items():
-                if block not in filling and pool.contents[block] != block_hash:
-                    raise Violation(f"block {block} of {engine.id} is {pool.contents[block]!r}, not {block_hash!r}")
-            for block in (block for request in engine.requests.values() for block in request.blocks):
-                if not pool.references[block]:
-                    raise Violation(f"block {block} of a request of {engine.id} is free")
+            engine.check()
 
     def settle(self) -> None:
         """Nothing goes wrong any more: all runs until nobody waits for anything."""
         for engine in self.places:
             if engine.frozen:
                 self.thaw(engine)
+            self._compute_all(engine)
+        self._rest(30.0)
+        for dead in list(self.undeclared):
+            self.declare(dead)
+        self._rest(10.0)
         for engine in self.places:
-            for request in list(engine.requests.values()):
-                if request.want is None:
-                    while request.computed < len(request.blocks):
-                        self.schedule(engine, POOL)
-            self._run_all(engine)
-        for _ in range(60):
-            self._deliver_all()
-            self.advance(0.5)
-            for dead in list(self.undeclared):
-                self.declare(dead)
-        for engine in self.places:
-            self._run_all(engine)
             for request in list(engine.requests.values()):
                 if request.want is not None:
                     raise Violation(f"{request.id} of {engine.id} waits for ever")
                 self.end(engine, request, offer=False)
-        for _ in range(20):
-            self._deliver_all()
-            self.advance(0.5)
+        self._rest(10.0)
         for engine in self.places:
-            gauges = engine.exchange.gauges()
-            if engine.exchange.held or any(engine.pool.references) or engine.expected:
-                raise Violation(f"{engine.id} leaks: {gauges}, references {engine.pool.references}")
-            if gauges.wants_served or gauges.hashes_awaited or gauges.blocks_landing or gauges.blocks_quarantined:
-                raise Violation(f"{engine.id} remembers what is over: {gauges}")
-            if not engine.healthy:
-                raise Violation(f"{engine.id} is not healthy again")
-            if engine.exchange.commands():
-                raise Violation("commands were left")
+            engine.check_at_rest()
 
-    def _run_all(self, engine: Engine) -> None:
+    def _compute_all(self, engine: Engine) -> None:
+        if any(request.want is None for request in engine.requests.values()):
+            self.schedule(engine, POOL)
         while engine.steps:
             self.run(engine)
+
+    def _rest(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self._deliver_all()
+            self.advance(0.5)
 
     def _deliver_all(self) -> None:
         while self.network or self.flights or any(e.jobs or e.ended_jobs or e.notified for e in self.places):
@@ -484,10 +320,17 @@ class World:
             for envelope in network:
                 self.deliver(envelope)
             for engine in self.places:
-                for write in self.postable(engine):
-                    self.post(engine, write)
+                self.write_all(engine)
             for flight in list(self.flights):
                 while flight.left:
                     self.land(flight, 0)
             for engine in self.places:
                 self.report(engine)
+
+    def write_all(self, engine: Engine, *, land: bool = False) -> None:
+        """The workers take up all they can, and if so said bring it to its end."""
+        for write in engine.postable():
+            self.post(engine, write)
+        for flight in [flight for flight in self.flights if land and flight.source is engine]:
+            while flight.left:
+                self.land(flight, 0)

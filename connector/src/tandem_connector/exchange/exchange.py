@@ -234,8 +234,6 @@ class Exchange:
     def move(self, successor: EngineId, runs: Iterable[OfferedRun], now: Seconds) -> None:
         """Offer these, the most recently used first, as fast as the successor takes them; ends with `MoveEnded`."""
         self._moving.start(successor, runs, now)
-        if self._peers.state(successor) is not PeerState.ALIVE:
-            self._moving.peer_lost(successor)
 
     # -- the whole ------------------------------------------------------------------------------------------------
 

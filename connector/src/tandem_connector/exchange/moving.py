@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tandem_connector.contract.types import OfferId
 from tandem_connector.exchange.commands import MoveEnded
 from tandem_connector.exchange.offering import Offering
+from tandem_connector.exchange.peers import PeerState
 from tandem_connector.exchange.served_want import ServedWant
 from tandem_connector.exchange.shared import Shared
 from tandem_connector.exchange.timers import Timers
@@ -27,6 +28,7 @@ class Moving:
 
     def __init__(self, shared: Shared, offering: Offering) -> None:
         self._settings = shared.settings
+        self._peers = shared.peers
         self._outbox = shared.outbox
         self._offering = offering
         self._moves: dict[EngineId, _Move] = {}
@@ -34,6 +36,9 @@ class Moving:
 
     def start(self, successor: EngineId, runs: Iterable[OfferedRun], now: Seconds) -> None:
         """Offer these, the first ones first, after what is being offered to this successor already."""
+        if self._peers.state(successor) is not PeerState.ALIVE:
+            self._outbox.put(MoveEnded(successor, 0, 0))
+            return
         parts = [
             OfferedRun(run.position + start, run.hashes[start : start + self._settings.move_batch])
             for run in runs
