@@ -11,12 +11,18 @@ ROLE: Final = "TANDEM_ROLE"
 """`prefill` or `decode`."""
 PEERS_FILE: Final = "TANDEM_PEERS_FILE"
 """Path of the peer table, a downward-API file made from the annotation `tandem.dev/peers`."""
+KEYS_FILE: Final = "TANDEM_KEYS_FILE"
+"""Path of the resource's key (`contract.keys`), from a Secret. Not set: the exchange listens on loopback only."""
 
 PEERS_DIRECTORY: Final = "/etc/tandem/peers"
 PEERS_PATH: Final = f"{PEERS_DIRECTORY}/peers.json"
+KEYS_DIRECTORY: Final = "/etc/tandem/keys"
+KEYS_PATH: Final = f"{KEYS_DIRECTORY}/exchange.json"
 CONNECTOR_PATH: Final = "/opt/tandem/connector"
 """Where the init container puts the connector's package; on `PYTHONPATH` of the engine."""
 
 HTTP_PORT: Final = 8000
 SIDE_CHANNEL_PORT: Final = 5600
 """First port of NIXL's handshake listener; vLLM adds the data-parallel rank."""
+EXCHANGE_PORT: Final = 5601
+"""Port of the connector's own messages between engines."""

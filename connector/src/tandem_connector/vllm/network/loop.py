@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One turn of the network after another: carry out commands, read, greet, ping. Runs on the network's thread only."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import msgspec
+
+from tandem_connector.contract.messages import (
+    Envelope,
+    Gone,
+    Hello,
+    Message,
+    MessageError,
+    Ping,
+    Pong,
+    decode,
+    encode,
+)
+from tandem_connector.exchange.commands import DropPeer, Send
+from tandem_connector.exchange.liveness import Liveness
+from tandem_connector.exchange.timers import Timers
+from tandem_connector.exchange.types import EngineId, Seconds, WantId
+from tandem_connector.vllm.network.counts import NetworkCounts
+from tandem_connector.vllm.network.endpoint import Endpoint
+from tandem_connector.vllm.network.events import (
+    PeerBack,
+    PeerJoined,
+    PeerRefused,
+    PeerReplaced,
+    PeerSilent,
+    Received,
+)
+from tandem_connector.vllm.network.greeting import Identity, Stage, refusal
+from tandem_connector.vllm.network.inbox import Inbox
+from tandem_connector.vllm.network.settings import NetworkSettings
+from tandem_connector.vllm.network.sockets import ConnectionId, Sockets
+
+_log = logging.getLogger(__name__)
+_REMEMBERED_CONNECTIONS: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class SetPeers:
+    """These are the engines to speak with, and nobody else."""
+
+    peers: Mapping[EngineId, Endpoint]
+
+
+NetworkCommand: TypeAlias = SetPeers | Send | DropPeer
+
+
+@dataclass(slots=True)
+class _Peer:
+    endpoint: Endpoint
+    stage: Stage = Stage.GREETING
+    greeted: bool = False
+    """This engine's Hello was sent: what is sent now comes after it."""
+    waiting_tokens: int | None = None
+    """What it last said of its queue."""
+
+
+class NetworkLoop:
+    """The network, without its thread."""
+
+    def __init__(
+        self,
+        sockets: Sockets,
+        identity: Identity,
+        inbox: Inbox,
+        settings: NetworkSettings,
+        clock: Callable[[], float],
+        *,
+        loopback_only: bool,
+    ) -> None:
+        self.counts = NetworkCounts()
+        self.peers: dict[EngineId, _Peer] = {}
+        self.waiting_tokens = 0
+        self._sockets = sockets
+        self._engine = identity.engine
+        self._hello = identity.hello
+        self._inbox = inbox
+        self._settings = settings
+        self._clock = clock
+        self._loopback_only = loopback_only
+        self._liveness = Liveness(settings.liveness)
+        self._hellos: Timers[EngineId] = Timers()
+        self._connections: dict[ConnectionId, EngineId] = {}
+        """Who speaks on a connection, to know whom to blame for garbage."""
+        self._turned = self._now()
+        """When the last turn's wait ended."""
+        self._judge_from = self._turned
+        """Before this time nobody is called silent: this process was stopped, and hasn't read what came meanwhile."""
+
+    def turn(self) -> None:
+        """Wait for something to do, and do it, except for commands."""
+        timeout = self._timeout()
+        ready = self._sockets.poll(timeout)
+        now = self._now()
+        if timeout is not None and now > self._turned + timeout + self._settings.stall:
+            self._judge_from = Seconds(now + self._settings.stall_grace)
+        self._turned = now
+        if ready.listener:
+            for connection, data in self._sockets.messages():
+                self._read(connection, data, now)
+        for peer in ready.readable:
+            for data in self._sockets.answers(peer):
+                self._answered(peer, data)
+        for peer in ready.writable:
+            if not self.peers[peer].stage.is_final:
+                self._greet(peer, now)
+        self.counts.denied = self._sockets.denied
+        self._tick(now)
+
+    def handle(self, command: NetworkCommand) -> None:
+        """Carry out a command of the owner."""
+        match command:
+            case SetPeers(peers):
+                self._set_peers(peers)
+            case Send(peer, message):
+                self._send(peer, message)
+            case DropPeer(peer, why):
+                self._drop(peer, why)
+
+    # -- peers ----------------------------------------------------------------------------------------------------
+
+    def _set_peers(self, wanted: Mapping[EngineId, Endpoint]) -> None:
+        for peer in [peer for peer, known in self.peers.items() if wanted.get(peer) != known.endpoint]:
+            self._disconnect(peer)
+            del self.peers[peer]
+        for peer, endpoint in wanted.items():
+            if peer in self.peers or peer == self._engine:
+                continue
+            self.peers[peer] = _Peer(endpoint)
+            if self._loopback_only and not endpoint.is_loopback:
+                self._refuse(peer, f"{endpoint} is on another machine, and without keys only loopback is allowed")
+                continue
+            self._sockets.connect(peer, endpoint)
+            self._greet(peer, self._now())
+
+    def _greet(self, peer: EngineId, now: Seconds) -> bool:
+        """Say Hello now, or as soon as there is a connection; again, until the peer's own has come."""
+        known = self.peers[peer]
+        joined = known.stage is Stage.JOINED
+        sent = self._put(peer, msgspec.structs.replace(self._hello, answer=not joined))
+        known.greeted |= sent
+        self._sockets.await_connection(peer, wanted=not sent)
+        if sent and not joined:
+            self._hellos.set(peer, Seconds(now + self._settings.hello_interval))
+        return sent
+
+    def _met(self, peer: EngineId, hello: Hello, now: Seconds) -> None:
+        known = self.peers[peer]
+        if known.stage is Stage.GREETING:
+            self._hellos.cancel(peer)
+            why = refusal(self._hello, hello)
+            if why is None:
+                known.stage = Stage.JOINED
+                self._liveness.connected(peer, now)
+                _log.info("peer_joined peer=%s address=%s", peer, known.endpoint)
+                self._inbox.put(PeerJoined(peer, hello))
+        else:
+            why = None
+        if hello.answer:
+            self._greet(peer, now)
+        if why is not None:
+            self._refuse(peer, why)
+
+    def _refuse(self, peer: EngineId, why: str) -> None:
+        _log.warning("peer_refused peer=%s address=%s why=%s", peer, self.peers[peer].endpoint, why)
+        self._end(peer, Stage.REFUSED)
+        self._inbox.put(PeerRefused(peer, why))
+
+    def _drop(self, peer: EngineId, why: str) -> None:
+        known = self.peers.get(peer)
+        if known is None or known.stage.is_final:
+            return
+        _log.warning("peer_dropped peer=%s address=%s why=%s", peer, known.endpoint, why)
+        had_joined = known.stage is Stage.JOINED
+        self._end(peer, Stage.DROPPED)
+        if had_joined:
+            self._inbox.put(PeerSilent(peer))
+
+    def _end(self, peer: EngineId, stage: Stage) -> None:
+        self.peers[peer].stage = stage
+        self._disconnect(peer)
+
+    def _disconnect(self, peer: EngineId) -> None:
+        self._sockets.disconnect(peer)
+        self._liveness.forget(peer)
+        self._hellos.cancel(peer)
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    def _put(self, peer: EngineId, message: Message) -> bool:
+        sent = self._sockets.send(peer, encode(Envelope(self._engine, peer, message)))
+        self.counts.sent += sent
+        return sent
+
+    def _send(self, peer: EngineId, message: Message) -> None:
+        known = self.peers.get(peer)
+        can = known is not None and known.stage is Stage.JOINED and (known.greeted or self._greet(peer, self._now()))
+        if not (can and self._put(peer, message)):
+            self.counts.unsent += 1
+
+    def _read(self, connection: ConnectionId, data: bytes | None, now: Seconds) -> None:
+        self.counts.received += 1
+        try:
+            if data is None:
+                raise MessageError("a message in several parts")
+            envelope = decode(data)
+        except MessageError as error:
+            self._blame(connection, error)
+            return
+        if envelope.target != self._engine:
+            self.counts.misaddressed += 1
+            if not isinstance(envelope.message, Gone):
+                gone = Envelope(self._engine, envelope.sender, Gone(envelope.target))
+                self._sockets.reply(connection, encode(gone))
+            return
+        known = self.peers.get(envelope.sender)
+        if known is None or known.stage.is_final:
+            self.counts.strangers += 1
+            return
+        self._remember(connection, envelope.sender)
+        if self._liveness.heard(envelope.sender, now):
+            self._inbox.put(PeerBack(envelope.sender))
+        self._understand(known, envelope, len(data), now)
+
+    def _understand(self, known: _Peer, envelope: Envelope, size: int, now: Seconds) -> None:
+        peer = envelope.sender
+        match envelope.message:
+            case Hello() as hello:
+                self._met(peer, hello, now)
+            case _ if known.stage is not Stage.JOINED:
+                self.counts.strangers += 1
+            case Gone():
+                self.counts.unexpected += 1
+            case Pong(waiting_tokens):
+                known.waiting_tokens = waiting_tokens
+            case Ping() as ping:
+                known.waiting_tokens = ping.waiting_tokens
+                self._send(peer, Pong(self.waiting_tokens))
+                if ping.open or ping.cancelling or ping.oldest:
+                    self._deliver(envelope, size, now)
+            case _:
+                self._deliver(envelope, size, now)
+
+    def _deliver(self, envelope: Envelope, size: int, now: Seconds) -> None:
+        if not self._inbox.offer(Received(envelope, now), size):
+            self.counts.overflowed += 1
+
+    def _answered(self, peer: EngineId, data: bytes) -> None:
+        """Something came back on the connection to the peer: only that another engine is there can."""
+        self.counts.received += 1
+        try:
+            envelope = decode(data)
+        except MessageError:
+            self.counts.garbage += 1
+            return
+        if envelope.target == self._engine != envelope.sender != peer and envelope.message == Gone(peer):
+            _log.info("peer_replaced peer=%s by=%s address=%s", peer, envelope.sender, self.peers[peer].endpoint)
+            self._end(peer, Stage.REPLACED)
+            self._inbox.put(PeerReplaced(peer))
+        else:
+            self.counts.unexpected += 1
+
+    def _remember(self, connection: ConnectionId, peer: EngineId) -> None:
+        if connection not in self._connections and len(self._connections) >= _REMEMBERED_CONNECTIONS:
+            del self._connections[next(iter(self._connections))]
+        self._connections[connection] = peer
+
+    def _blame(self, connection: ConnectionId, error: MessageError) -> None:
+        self.counts.garbage += 1
+        if (peer := self._connections.pop(connection, None)) is not None:
+            self._drop(peer, f"sent no message: {error}")
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def _now(self) -> Seconds:
+        return Seconds(self._clock())
+
+    def _tick(self, now: Seconds) -> None:
+        for peer in self._hellos.pop_due(now):
+            self._greet(peer, now)
+        if now < self._judge_from:
+            return
+        change = self._liveness.tick(now)
+        for peer in change.silent:
+            _log.info("peer_silent peer=%s address=%s", peer, self.peers[peer].endpoint)
+            self._inbox.put(PeerSilent(peer))
+        for peer in change.ping:
+            self._send(peer, Ping((), (), WantId(0), self.waiting_tokens))
+
+    def _timeout(self) -> float | None:
+        """Seconds until something is due, unless something comes."""
+        judge = self._liveness.next_due()
+        due = [self._hellos.next_due(), None if judge is None else max(judge, self._judge_from)]
+        earliest = min((at for at in due if at is not None), default=None)
+        return None if earliest is None else max(0.0, earliest - self._now())
