@@ -4,8 +4,9 @@
 All methods are called on the scheduler's thread, in the order in which things happened, with the time of this machine's
 monotonic clock. None of them does anything but change state and add commands; `commands` hands them out.
 
-Order within one scheduler step: messages and peers' changes first, then `tick`, then `step_scheduled` with the blocks
-that the step fills; with its output `step_finished`, `write_ended` and `want_received`, then what became of requests.
+Order within one scheduler step: `step_scheduled` first, because the names of the blocks that the step fills are in the
+cache already and nothing else tells them from valid ones; then messages and peers' changes, then `tick`. With the
+step's output: `step_finished`, `want_received` and `write_ended`, then what became of requests.
 """
 
 from collections.abc import Iterable, Sequence

@@ -148,8 +148,7 @@ class Serving:
         found: dict[ServedWant, Found] = {}
         for block_hash, block in blocks:
             for want, index in self._awaited.of(block_hash):
-                self._awaited.discard(block_hash, want, index)
-                want.pending.remove(index)
+                self._await_no_more(want, index)
                 found.setdefault(want, []).append((index, block))
         for want, places in found.items():
             self._posting.post(want, places, after)
@@ -181,9 +180,16 @@ class Serving:
 
     def _orphaned(self, want: ServedWant, indices: Sequence[Index]) -> None:
         """No live request will compute these. One may have come into the cache by a way that nobody told of."""
-        cached = [(want.hashes[index], self._pool.lookup(want.hashes[index])) for index in indices]
-        self.valid([(block_hash, block) for block_hash, block in cached if block is not None], None)
-        self._give_up(want, [index for index in indices if index in want.pending], MissingReason.NOBODY)
+        found, absent = self._posting.find(want, indices)
+        for after, blocks in found.items():
+            for index, _ in blocks:
+                self._await_no_more(want, index)
+            self._posting.post(want, blocks, after)
+        self._give_up(want, absent, MissingReason.NOBODY)
+
+    def _await_no_more(self, want: ServedWant, index: Index) -> None:
+        want.pending.remove(index)
+        self._awaited.discard(want.hashes[index], want, index)
 
     # -- ends -----------------------------------------------------------------------------------------------------
 
@@ -192,8 +198,7 @@ class Serving:
         given_up = sorted(indices)
         for index in given_up:
             if index in want.pending:
-                want.pending.remove(index)
-                self._awaited.discard(want.hashes[index], want, index)
+                self._await_no_more(want, index)
             want.ready.discard(index)
         self._report(want, given_up, why)
 

@@ -64,7 +64,11 @@ class Pool(Protocol):
     """The engine's block pool, as far as the exchange touches it. Called on the scheduler's thread only."""
 
     def lookup(self, block_hash: BlockHash) -> BlockId | None:
-        """The block cached under this name, or None."""
+        """The block cached under this name, or None.
+
+        Its content is right, or is filled by a step in flight that the exchange was told of by `step_scheduled`. A name
+        that was given for a step which will not run (its request was preempted while the step was scheduled) is no name.
+        """
         ...
 
     def pin(self, blocks: Sequence[BlockId]) -> None:
@@ -151,8 +155,10 @@ class Load:
     """Also what the peer is about to compute; else only what it has."""
 
     def __post_init__(self) -> None:
-        if not (0 < len(self.hashes) == len(self.blocks) <= MAX_BLOCKS and 0 < self.ttl <= MAX_TTL):
-            raise ValueError(f"{len(self.hashes)} hashes for {len(self.blocks)} blocks in {self.ttl} s")
+        if not (0 < len(self.hashes) == len(set(self.blocks)) == len(self.blocks) <= MAX_BLOCKS):
+            raise ValueError(f"{len(self.hashes)} hashes for {len(set(self.blocks))} different blocks")
+        if not 0 < self.ttl <= MAX_TTL:
+            raise ValueError(f"a time to live of {self.ttl} s, not between 0 and {MAX_TTL}")
 
 
 @dataclass(frozen=True, slots=True)
