@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Ps that may be asked now, and what is known of their load."""
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+
+from tandem_connector.asking.choose import Candidate
+from tandem_connector.contract.peers import Address, Peer
+from tandem_connector.contract.types import EngineState, Role
+from tandem_connector.exchange.types import EngineId, Seconds
+
+
+@dataclass(slots=True)
+class _Load:
+    waiting: int = 0
+    """Tokens that wait there, as it said last."""
+    asked: int = 0
+    """Tokens that were asked of it since then."""
+
+
+class Prefillers:
+    """The engines of the peer table that compute prompts."""
+
+    def __init__(self, revision: str) -> None:
+        """Only engines of this revision are peers."""
+        self._revision = revision
+        self._table: dict[EngineId, Peer] = {}
+        self._reachable: set[EngineId] = set()
+        self._loads: dict[EngineId, _Load] = {}
+        self._rests_until: dict[EngineId, Seconds] = {}
+
+    def replace(self, peers: Iterable[Peer]) -> tuple[EngineId, ...]:
+        """A new peer table holds; those that have left it are returned."""
+        table = {peer.engine: peer for peer in peers if peer.role is Role.PREFILL and peer.revision == self._revision}
+        vanished = tuple(engine for engine in self._table if engine not in table)
+        self._table = table
+        for engine in vanished:
+            self.unreachable(engine)
+            self._rests_until.pop(engine, None)
+        return vanished
+
+    def reachable(self, engine: EngineId) -> None:
+        """The engine is connected, and alive."""
+        self._reachable.add(engine)
+
+    def unreachable(self, engine: EngineId) -> None:
+        """It isn't connected, or silent, or gone."""
+        self._reachable.discard(engine)
+        self._loads.pop(engine, None)
+
+    def waiting(self, engine: EngineId, tokens: int) -> None:
+        """The engine says that so many tokens wait there: what was asked before is among them, or done."""
+        if engine in self._table:
+            self._loads[engine] = _Load(tokens)
+
+    def asked(self, engine: EngineId, tokens: int) -> None:
+        """So many tokens were asked of it, of which it hasn't spoken yet."""
+        if engine in self._table:
+            self._loads.setdefault(engine, _Load()).asked += tokens
+
+    def rest(self, engine: EngineId, until: Seconds) -> None:
+        """The engine failed: don't ask it before this time."""
+        if engine in self._table:
+            self._rests_until[engine] = until
+
+    def address(self, engine: EngineId) -> Address:
+        """Where a candidate listens."""
+        return self._table[engine].address
+
+    def usable(self) -> frozenset[EngineId]:
+        """Ready engines that are reachable, whether they rest or not."""
+        return frozenset(
+            engine
+            for engine, peer in self._table.items()
+            if peer.state is EngineState.READY and engine in self._reachable
+        )
+
+    def candidates(self, now: Seconds, excluded: Container[EngineId] = ()) -> tuple[Candidate, ...]:
+        """Those that may be asked now, in a fixed order."""
+        return tuple(
+            Candidate(engine, load.waiting + load.asked)
+            for engine in sorted(self.usable())
+            if engine not in excluded and self._rests_until.get(engine, now) <= now
+            for load in (self._loads.get(engine, _Load()),)
+        )

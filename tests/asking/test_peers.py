@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which engines of the peer table may be asked, and their load."""
+
+import pytest
+
+from tandem_connector.asking.choose import Candidate
+from tandem_connector.asking.peers import Prefillers
+from tandem_connector.contract.peers import Peer
+from tandem_connector.contract.types import EngineState, Role
+from tandem_connector.exchange.types import Seconds
+from tests.asking.builders import REVISION, A, B, C, a_peer
+
+NOW = Seconds(100.0)
+
+
+def prefillers(*peers: Peer) -> Prefillers:
+    known = Prefillers(REVISION)
+    known.replace(peers)
+    for peer in peers:
+        known.reachable(peer.engine)
+    return known
+
+
+def test_a_ready_reachable_engine_may_be_asked() -> None:
+    assert prefillers(a_peer(A)).candidates(NOW) == (Candidate(A, 0),)
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        a_peer(A, state=EngineState.STARTING),
+        a_peer(A, state=EngineState.DRAINING),
+        a_peer(A, role=Role.DECODE),
+        a_peer(A, revision="r2"),
+    ],
+    ids=["starting", "draining", "decode", "other revision"],
+)
+def test_another_engine_may_not(peer: Peer) -> None:
+    assert prefillers(peer).candidates(NOW) == ()
+
+
+def test_an_engine_is_not_asked_before_it_is_connected_nor_while_it_is_silent() -> None:
+    known = Prefillers(REVISION)
+    known.replace([a_peer(A)])
+    assert known.candidates(NOW) == ()
+
+    known.reachable(A)
+    assert known.candidates(NOW) == (Candidate(A, 0),)
+
+    known.unreachable(A)
+    assert known.candidates(NOW) == ()
+
+
+def test_load_is_what_the_engine_said_and_what_was_asked_since() -> None:
+    known = prefillers(a_peer(A), a_peer(B))
+
+    known.asked(A, 50)
+    known.waiting(A, 1_000)
+    known.asked(A, 300)
+
+    assert known.candidates(NOW) == (Candidate(A, 1_300), Candidate(B, 0))
+
+
+def test_a_resting_engine_may_be_asked_again_later_and_is_home_meanwhile() -> None:
+    known = prefillers(a_peer(A))
+
+    known.rest(A, Seconds(110.0))
+
+    assert known.candidates(Seconds(109.9)) == ()
+    assert known.usable() == {A}
+    assert known.candidates(Seconds(110.0)) == (Candidate(A, 0),)
+
+
+def test_an_engine_that_left_the_table_is_named_and_no_more_asked() -> None:
+    known = prefillers(a_peer(A), a_peer(B))
+
+    assert known.replace([a_peer(B), a_peer(C)]) == (A,)
+    assert known.candidates(NOW) == (Candidate(B, 0),)
+
+
+def test_excluded_engines_are_not_candidates() -> None:
+    assert prefillers(a_peer(A), a_peer(B)).candidates(NOW, {A}) == (Candidate(B, 0),)
