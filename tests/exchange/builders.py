@@ -119,7 +119,7 @@ class Engine:
         for block_hash, block in zip(named, blocks, strict=True):
             self.pool.name(block_hash, block)
         fresh = FreshBlocks(RequestId(request), position, named, blocks)
-        self.exchange.step_scheduled(StepId(step), [fresh], self.now)
+        self.exchange.step_scheduled(StepId(step), [fresh])
         return fresh
 
 

@@ -162,6 +162,16 @@ class ExchangeMachine(RuleBasedStateMachine):
                 self.world.begin(engine, names(0, length, chain), peer, wait=True)
                 self.world.begin(peer, names(0, length, chain), None, wait=False)
 
+    @rule(number=any_number)
+    def write_under_pressure(self, number: int) -> None:
+        """All that is not referenced gets other content between the beginning and the end of a write."""
+        engine = self.engine(number)
+        if engine is not None:
+            self.all_messages()
+            self.world.write_all(engine)
+            self.churn()
+            self.world.write_all(engine, land=True)
+
     @rule(number=any_number, which=any_number, fail=rarely, late=st.booleans())
     def post(self, number: int, which: int, *, fail: bool, late: bool) -> None:
         engine = self.engine(number)

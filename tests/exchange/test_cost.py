@@ -31,7 +31,7 @@ def an_engine_that_peers_wait_for() -> Engine:
     """10,000 hashes in 10 wants, all to be computed by one request."""
     engine = Engine(blocks=200).with_peer(PEER, AWAITED)
     hashes = counted(names(0, AWAITED))
-    engine.exchange.request_produces(RequestId("r"), hashes, engine.now)
+    engine.exchange.request_produces(RequestId("r"), hashes)
     for number in range(10):
         first = number * AWAITED // 10
         part = hashes[first : first + AWAITED // 10]
@@ -52,7 +52,7 @@ def test_a_step_that_computes_16_blocks_looks_for_16_of_10_000_awaited_hashes() 
     blocks = engine.pool.take(16)
     assert blocks is not None
     engine.pool.lookups = CountedHash.looked_for = 0
-    engine.exchange.step_scheduled(StepId(1), [FreshBlocks(RequestId("r"), 500, sixteen, blocks)], engine.now)
+    engine.exchange.step_scheduled(StepId(1), [FreshBlocks(RequestId("r"), 500, sixteen, blocks)])
     assert engine.pool.lookups == 0
     # Three each: who waits for it, and taking it out of those who wait (found, then empty).
     assert CountedHash.looked_for <= 3 * 16
@@ -67,7 +67,7 @@ def test_a_step_that_computes_nothing_awaited_costs_one_look_up_a_block() -> Non
     assert blocks is not None
     CountedHash.looked_for = 0
     other = FreshBlocks(RequestId("r"), 0, counted(names(0, 16, "other")), blocks)
-    engine.exchange.step_scheduled(StepId(1), [other], engine.now)
+    engine.exchange.step_scheduled(StepId(1), [other])
     assert CountedHash.looked_for == 16
 
 
@@ -79,15 +79,15 @@ def test_ticks_steps_and_writes_look_for_no_hash() -> None:
     engine.pool.lookups = CountedHash.looked_for = 0
     for step in range(2, 12):
         engine.at(1.0)
-        engine.exchange.step_scheduled(StepId(step), [], engine.now)
-        engine.exchange.step_finished(StepId(step), engine.now)
+        engine.exchange.step_scheduled(StepId(step), [])
+        engine.exchange.step_finished(StepId(step))
     assert look_ups(engine) == 0
 
 
 def test_the_end_of_a_request_looks_only_for_its_own_hashes() -> None:
     engine = an_engine_that_peers_wait_for()
     engine.at(5.0)
-    engine.exchange.request_produces(RequestId("small"), counted(names(0, 8, "small")), engine.now)
+    engine.exchange.request_produces(RequestId("small"), counted(names(0, 8, "small")))
     CountedHash.looked_for = 0
     engine.exchange.request_ended(RequestId("small"), engine.now, offer=False)
     assert CountedHash.looked_for <= 8 * 5

@@ -115,7 +115,7 @@ def test_what_arrives_after_a_reset_gets_no_name() -> None:
 
 def test_landed_blocks_are_written_to_peers_who_wait_for_them() -> None:
     engine = Engine().with_peer().with_peer(OTHER)
-    engine.exchange.request_produces(RequestId("r"), names(0, 1), engine.now)
+    engine.exchange.request_produces(RequestId("r"), names(0, 1))
     engine.hears(Want(WantId(5), Purpose.FORWARD, names(0, 1), (9,), 10.0, wait=True), peer=OTHER)
     engine.hears(offer(names(0, 1))).commands()
     (write,) = engine.received(WantId(1), 0).writes()

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exchange under every fault that its surroundings can have, and proof that the check sees a fault of its own."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tandem_connector.exchange.availability import Fresh
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.own_want import OwnWant
-from tandem_connector.exchange.types import Seconds
+from tandem_connector.exchange.posting import Posting
+from tandem_connector.exchange.served_want import ServedWant
+from tandem_connector.exchange.tombstones import Tombstones
+from tandem_connector.exchange.types import BlockId, JobId, Seconds, Write
 from tandem_connector.exchange.wanting import Wanting
 from tests.exchange.machine import ExchangeMachine
-from tests.exchange.toy_pool import Violation
+from tests.exchange.toy_pool import ToyPool, Violation
 
 WALK = settings(
-    max_examples=150,
+    max_examples=400,
     stateful_step_count=50,
     deadline=None,
     database=None,
@@ -26,6 +31,9 @@ WALK = settings(
 
 def test_no_content_is_wrong_no_block_has_two_owners_and_every_want_ends() -> None:
     run_state_machine_as_test(ExchangeMachine, settings=WALK)
+
+
+CONTROL = settings(WALK, max_examples=1_000, phases=[Phase.generate], report_multiple_bugs=False)
 
 
 class WantingWithoutQuarantine(Wanting):
@@ -45,6 +53,48 @@ class MachineWithoutQuarantine(ExchangeMachine):
 
 
 def test_without_the_quarantine_the_same_walk_finds_a_write_into_a_foreign_block() -> None:
-    walk = settings(WALK, phases=[Phase.generate], report_multiple_bugs=False)
     with pytest.raises(Violation, match="a write lands in block"):
-        run_state_machine_as_test(MachineWithoutQuarantine, settings=walk)
+        run_state_machine_as_test(MachineWithoutQuarantine, settings=CONTROL)
+
+
+def test_without_tombstones_the_same_walk_finds_a_write_into_a_foreign_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tombstones, "covers", lambda self, want: False)
+    with pytest.raises(Violation, match="a write lands in block"):
+        run_state_machine_as_test(ExchangeMachine, settings=CONTROL)
+
+
+def test_if_fresh_blocks_were_written_at_once_the_same_walk_finds_wrong_content(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Fresh, "step_of", lambda self, block: None)
+    with pytest.raises(Violation, match=r"garbage|is good"):
+        run_state_machine_as_test(ExchangeMachine, settings=CONTROL)
+
+
+class UnpinningPool(ToyPool):
+    """Ignores the references that are taken for writes."""
+
+    def pin(self, blocks: Sequence[BlockId]) -> None:
+        del blocks
+
+    def unpin(self, blocks: Sequence[BlockId]) -> None:
+        del blocks
+
+
+def test_if_sources_were_not_referenced_the_same_walk_finds_wrong_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    def post(posting: Posting, *arguments: Any) -> None:
+        pool, posting._pool = posting._pool, UnpinningPool(0)
+        original_post(posting, *arguments)
+        posting._pool = pool
+
+    def ended(posting: Posting, job: JobId) -> tuple[ServedWant, Write]:
+        pool, posting._pool = posting._pool, UnpinningPool(0)
+        result = original_ended(posting, job)
+        posting._pool = pool
+        return result
+
+    original_post, original_ended = Posting.post, Posting.ended
+    monkeypatch.setattr(Posting, "post", post)
+    monkeypatch.setattr(Posting, "ended", ended)
+    with pytest.raises(Violation, match=r"garbage|is good"):
+        run_state_machine_as_test(ExchangeMachine, settings=CONTROL)

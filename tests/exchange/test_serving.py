@@ -49,7 +49,7 @@ def test_a_want_that_does_not_wait_hears_at_once_what_is_not_cached() -> None:
 
 def test_what_a_step_fills_is_written_after_that_step() -> None:
     engine = Engine().with_peer()
-    engine.exchange.request_produces(RequestId("r"), names(0, 3), engine.now)
+    engine.exchange.request_produces(RequestId("r"), names(0, 3))
     engine.hears(want(names(0, 3)))
     engine.steps(7, names(0, 2))
     (write,) = engine.writes()
@@ -76,7 +76,7 @@ def test_what_a_finished_step_filled_is_valid() -> None:
     engine = Engine().with_peer()
     engine.steps(3, names(0, 1))
     engine.steps(4, names(1, 2))
-    engine.exchange.step_finished(StepId(4), engine.now)
+    engine.exchange.step_finished(StepId(4))
     (write,) = engine.hears(want(names(0, 2))).writes()
     assert write.after is None
 
@@ -90,14 +90,14 @@ def test_a_block_that_a_later_step_fills_again_is_valid_only_after_that_step() -
     again = engine.steps(4, names(5, 6))
     while again.blocks != fresh.blocks:
         again = engine.steps(4, (name(100 + again.blocks[0]),))
-    engine.exchange.step_finished(StepId(3), engine.now)
+    engine.exchange.step_finished(StepId(3))
     (write,) = engine.hears(want(again.hashes)).writes()
     assert write.after == StepId(4)
 
 
 def test_nobody_computes_it_is_said_after_a_grace_and_then_at_once() -> None:
     engine = Engine(settings=ExchangeSettings(nobody_grace=Seconds(2.0))).with_peer()
-    engine.exchange.request_produces(RequestId("r"), names(0, 2), engine.now)
+    engine.exchange.request_produces(RequestId("r"), names(0, 2))
     engine.hears(want(names(0, 4)))
     assert engine.at(1.9).messages() == []
     assert engine.at(0.1).messages() == [Missing(WantId(1), indices(2, 3), MissingReason.NOBODY)]
@@ -107,8 +107,8 @@ def test_nobody_computes_it_is_said_after_a_grace_and_then_at_once() -> None:
 
 def test_two_requests_for_one_hash_are_two_chances() -> None:
     engine = Engine(settings=ExchangeSettings(nobody_grace=Seconds(2.0))).with_peer()
-    engine.exchange.request_produces(RequestId("one"), names(0, 1), engine.now)
-    engine.exchange.request_produces(RequestId("two"), names(0, 1), engine.now)
+    engine.exchange.request_produces(RequestId("one"), names(0, 1))
+    engine.exchange.request_produces(RequestId("two"), names(0, 1))
     engine.hears(want(names(0, 1))).at(2.0)
     engine.exchange.request_ended(RequestId("one"), engine.now, offer=False)
     assert engine.messages() == []
@@ -119,7 +119,7 @@ def test_two_requests_for_one_hash_are_two_chances() -> None:
 def test_a_request_that_comes_within_the_grace_is_waited_for() -> None:
     engine = Engine(settings=ExchangeSettings(nobody_grace=Seconds(2.0))).with_peer()
     engine.hears(want(names(0, 1))).at(1.0)
-    engine.exchange.request_produces(RequestId("r"), names(0, 1), engine.now)
+    engine.exchange.request_produces(RequestId("r"), names(0, 1))
     assert engine.at(5.0).messages() == []
     engine.steps(1, names(0, 1))
     assert len(engine.writes()) == 1
@@ -148,7 +148,7 @@ def test_a_failed_write_is_reported_when_it_has_ended_and_never_repeated() -> No
 
 def test_nothing_is_posted_when_the_time_to_live_is_nearly_over() -> None:
     engine = Engine(settings=ExchangeSettings(post_margin=0.1)).with_peer()
-    engine.exchange.request_produces(RequestId("r"), names(0, 1), engine.now)
+    engine.exchange.request_produces(RequestId("r"), names(0, 1))
     engine.hears(want(names(0, 1), ttl=10.0))
     assert engine.at(8.9).messages() == []
     assert engine.at(0.1).messages() == [Missing(WantId(1), indices(0), MissingReason.EXPIRED)]
@@ -251,7 +251,7 @@ def test_what_left_the_cache_while_it_waited_to_be_pinned_is_missing() -> None:
 
 def test_more_wants_of_one_peer_than_allowed_are_refused() -> None:
     engine = Engine(settings=ExchangeSettings(wants_per_peer=1)).with_peer().with_peer(OTHER)
-    engine.exchange.request_produces(RequestId("r"), names(0, 1), engine.now)
+    engine.exchange.request_produces(RequestId("r"), names(0, 1))
     engine.hears(want(names(0, 1)))
     assert engine.hears(want(names(0, 1), number=2)).messages() == [Missing(WantId(2), None, MissingReason.REFUSED)]
     assert engine.hears(want(names(0, 1)), peer=OTHER).messages() == []
@@ -259,7 +259,7 @@ def test_more_wants_of_one_peer_than_allowed_are_refused() -> None:
 
 def test_a_silent_wanter_gets_nothing_more_and_is_told_when_it_asks() -> None:
     engine = Engine().with_peer()
-    engine.exchange.request_produces(RequestId("r"), names(0, 2), engine.now)
+    engine.exchange.request_produces(RequestId("r"), names(0, 2))
     engine.hears(want(names(0, 2)))
     engine.exchange.peer_silent(PEER, engine.now)
     engine.commands()

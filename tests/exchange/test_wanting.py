@@ -223,7 +223,7 @@ def test_pings_name_what_is_open_and_what_is_not_acknowledged_until_nothing_is()
 
 def test_what_arrived_for_a_request_is_written_to_a_peer_who_waits_for_it() -> None:
     engine = Engine().with_peer().with_peer(OTHER)
-    engine.exchange.request_produces(RequestId("request"), names(0, 3), engine.now)
+    engine.exchange.request_produces(RequestId("request"), names(0, 3))
     engine.hears(Want(WantId(9), Purpose.FORWARD, names(0, 3), (7, 8, 9), 10.0, wait=True), peer=OTHER)
     want = engine.wants(names(0, 3))
     engine.commands()

@@ -116,7 +116,7 @@ class Engine:
             return None
         blocks, hits = allocated
         request = self.requests[request_id] = Request(request_id, hashes, blocks, hits)
-        self.exchange.request_produces(request_id, hashes, now)
+        self.exchange.request_produces(request_id, hashes)
         rest = tuple(blocks[hits:])
         if holder is not None and rest:
             purpose = Purpose.FORWARD if wait else Purpose.REVERSE_FETCH
@@ -174,7 +174,7 @@ class Engine:
             request.in_flight += 1
             filled.append((request, FreshBlocks(request.id, position, hashes, blocks)))
         self.steps.append(Step(step_id, filled))
-        self.exchange.step_scheduled(step_id, [fresh for _, fresh in filled], now)
+        self.exchange.step_scheduled(step_id, [fresh for _, fresh in filled])
 
     def run(self, now: Seconds) -> None:
         """The forward pass of the oldest step in flight."""
@@ -184,7 +184,7 @@ class Engine:
                 self.pool.contents[block] = block_hash
             request.in_flight -= 1
         self.ran = step.id
-        self.exchange.step_finished(step.id, now)
+        self.exchange.step_finished(step.id)
         for request in [request for request in self.leaving if not request.in_flight]:
             self.leaving.remove(request)
             self.pool.unpin(request.blocks[::-1])

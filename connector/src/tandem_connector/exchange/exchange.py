@@ -2,7 +2,7 @@
 """The exchange of one engine: every event goes in here, every command comes out.
 
 All methods are called on the scheduler's thread, in the order in which things happened, with the time of this machine's
-monotonic clock. None of them does anything but change state and add commands; `commands` hands them out.
+monotonic clock where it matters. None of them does anything but change state and add commands; `commands` hands them out.
 
 Order within one scheduler step: `step_scheduled` first, because the names of the blocks that the step fills are in the
 cache already and nothing else tells them from valid ones; then messages and peers' changes, then `tick`. With the
@@ -179,9 +179,8 @@ class Exchange:
         self._shared.pool.pin(load.blocks)
         return self._wanting.open(peer, load, now)
 
-    def request_produces(self, request: RequestId, hashes: Iterable[BlockHash], now: Seconds) -> None:
+    def request_produces(self, request: RequestId, hashes: Iterable[BlockHash]) -> None:
         """The live request will compute these hashes (its prompt's, then those that its output adds), or has them."""
-        del now
         self._serving.request_produces(request, hashes)
 
     def offers_go_to(self, request: RequestId, peer: EngineId) -> None:
@@ -196,18 +195,16 @@ class Exchange:
 
     # -- steps and workers ----------------------------------------------------------------------------------------
 
-    def step_scheduled(self, step: StepId, fresh: Sequence[FreshBlocks], now: Seconds) -> None:
+    def step_scheduled(self, step: StepId, fresh: Sequence[FreshBlocks]) -> None:
         """A step will fill these blocks; their names are in the cache already."""
-        del now
         self._serving.step_scheduled(
             step, [pair for blocks in fresh for pair in zip(blocks.hashes, blocks.blocks, strict=True)]
         )
         for blocks in fresh:
             self._offering.computed(blocks)
 
-    def step_finished(self, step: StepId, now: Seconds) -> None:
+    def step_finished(self, step: StepId) -> None:
         """The forward pass of this step, and of all before it, has run."""
-        del now
         self._serving.step_finished(step)
 
     def write_ended(self, job: JobId, now: Seconds, *, written: bool) -> None:
@@ -218,8 +215,7 @@ class Exchange:
         """Peers wrote these blocks of a want, on all ranks."""
         self._wanting.received(want, indices, now)
 
-    def _valid_now(self, blocks: Sequence[tuple[BlockHash, BlockId]], now: Seconds) -> None:
-        del now
+    def _valid_now(self, blocks: Sequence[tuple[BlockHash, BlockId]]) -> None:
         self._serving.valid(blocks, None)
 
     def _served(self, want: ServedWant, now: Seconds) -> None:

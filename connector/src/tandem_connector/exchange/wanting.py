@@ -39,7 +39,7 @@ from tandem_connector.exchange.types import (
     WantId,
 )
 
-OnValid: TypeAlias = Callable[[Sequence[tuple[BlockHash, BlockId]], Seconds], None]
+OnValid: TypeAlias = Callable[[Sequence[tuple[BlockHash, BlockId]]], None]
 """Told of blocks that arrived, so that peers who wait for them are served."""
 
 _UNUSABLE = {EndReason.RESET}
@@ -109,12 +109,12 @@ class Wanting:
             want.received.extend(new)
             self._tally.blocks_received[want.purpose] += len(new)
             if isinstance(want.asked, Landing) and new:
-                self._land(want, want.asked, new, now)
+                self._land(want, want.asked, new)
         else:
             self._tally.late_notifications += len(new)
         self._resolve(want, now)
 
-    def _land(self, want: OwnWant, landing: Landing, indices: Sequence[Index], now: Seconds) -> None:
+    def _land(self, want: OwnWant, landing: Landing, indices: Sequence[Index]) -> None:
         committed = [
             index
             for index in indices
@@ -130,7 +130,7 @@ class Wanting:
                 positions=tuple(landing.positions[index] for index in committed),
             )
         )
-        self._on_valid([(want.hashes[index], want.blocks[index]) for index in indices], now)
+        self._on_valid([(want.hashes[index], want.blocks[index]) for index in indices])
 
     def missing(self, peer: EngineId, want_id: WantId, indices: Iterable[int] | None, now: Seconds) -> bool:
         """The holder says that these will not come; False if an index is not of the want."""
@@ -213,7 +213,7 @@ class Wanting:
                 bad = want.bad() if usable else tuple(Index(index) for index in range(len(want.hashes)))
                 self._outbox.put(LoadEnded(request, want.id, want.peer, want.purpose, good, bad, reason, waited))
                 if usable:
-                    self._on_valid(want.prefix(), now)
+                    self._on_valid(want.prefix())
                 of_request = self._by_request[request]
                 del of_request[want.id]
                 if not of_request:
