@@ -84,13 +84,14 @@ class FakeApi:
     def __post_init__(self) -> None:
         self._version = 100
         self._changes: list[_Change] = []
-        self._forgotten, self._watch_error = 0, 410
+        self._interrupted: dict[str, tuple[int, int]] = {}
+        """For kinds whose watch was interrupted: the first version that is still known, and the code of the error."""
         self._applied: dict[tuple[_Key, str | None], Json] = {}
         self._answers: deque[tuple[str, str, Answer]] = deque()
         self._hooks: list[tuple[str, str, Callable[[], object]]] = []
         self._news = asyncio.Event()
         """Set, and replaced by a new one, with each change."""
-        self._watchers: set[asyncio.Task[Any]] = set()
+        self._watchers: dict[asyncio.Task[Any], str] = {}
         self._silent = False
 
     # What tests do to it
@@ -119,14 +120,17 @@ class FakeApi:
         """Do something once, just before the next request of this kind is handled."""
         self._hooks.append((method, path_part, action))
 
-    async def interrupt_watches(self, meanwhile: Callable[[], None] = lambda: None, *, code: int = 410) -> None:
-        """Cut all watches, change things, and send those who want to go on from before an error; by default 410 Gone."""
-        for task in list(self._watchers):
+    async def interrupt_watch(
+        self, plural: str, meanwhile: Callable[[], None] = lambda: None, *, code: int = 410
+    ) -> None:
+        """Cut the watches of a kind, change things, and send an error to those who want to go on from before."""
+        watchers = [task for task, watched in self._watchers.items() if watched == plural]
+        for task in watchers:
             task.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
+        await asyncio.gather(*watchers, return_exceptions=True)
         meanwhile()
         self._version += 1
-        self._forgotten, self._watch_error = self._version, code
+        self._interrupted[plural] = (self._version, code)
 
     def be_silent(self) -> None:
         """Send nothing more on any watch, and do not end them: what a half-open connection looks like."""
@@ -171,7 +175,6 @@ class FakeApi:
     def application(self) -> web.Application:
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._handle)
-        application.on_response_prepare.append(_close_afterwards)
         return application
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -275,14 +278,15 @@ class FakeApi:
     async def _watch(self, request: web.Request, target: _Target) -> web.StreamResponse:
         task = asyncio.current_task()
         assert task is not None
-        self._watchers.add(task)
+        self._watchers[task] = target.plural
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         seen = int(request.query.get("resourceVersion", "0"))
         try:
             async with asyncio.timeout(float(request.query.get("timeoutSeconds", "3600"))):
-                if seen < self._forgotten:
-                    await _send(response, "ERROR", {"kind": "Status", "code": self._watch_error})
+                first_known, code = self._interrupted.get(target.plural, (0, 0))
+                if seen < first_known:
+                    await _send(response, "ERROR", {"kind": "Status", "code": code})
                     return response
                 while True:
                     news = self._news
@@ -299,7 +303,7 @@ class FakeApi:
                 request.transport.abort()
             raise
         finally:
-            self._watchers.discard(task)
+            self._watchers.pop(task, None)
 
     def _apply(self, target: _Target, body: Json, present: Json | None) -> web.Response:
         uid = body["metadata"].get("uid")
@@ -324,11 +328,6 @@ class FakeApi:
         if body["metadata"].get("resourceVersion") != present["metadata"]["resourceVersion"]:
             return _failure(409, "the object has been modified")
         return web.json_response(self._store(target.key, body))
-
-
-async def _close_afterwards(_: web.Request, response: web.StreamResponse) -> None:
-    # An idle connection has a task here, and kopf, in the same loop, waits for all tasks before it stops.
-    response.force_close()
 
 
 def _failure(status: int, message: str, causes: Sequence[Json] = ()) -> web.Response:

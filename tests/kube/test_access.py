@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
-import datetime
+import datetime as dt
 from pathlib import Path
 from typing import Self
 
@@ -52,12 +52,12 @@ async def test_a_rotated_token_is_used_when_the_old_one_is_a_minute_old(
     (in_a_pod / "token").write_text("second")
     assert await access.authorization() == "bearer first"
 
-    class Later(datetime.datetime):
+    class Later(dt.datetime):
         @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> Self:
-            return super().now(tz) + datetime.timedelta(seconds=61)
+        def now(cls, tz: dt.tzinfo | None = None) -> Self:
+            return super().now(tz) + dt.timedelta(seconds=61)
 
-    monkeypatch.setattr(datetime, "datetime", Later)
+    monkeypatch.setattr(dt, "datetime", Later)
     assert await access.authorization() == "bearer second"
 
 

@@ -213,6 +213,20 @@ async def test_work_that_fails_ends_the_candidate_and_frees_the_lease(server: Le
     assert metrics.registry.get_sample_value("tandem_leader") == 0
 
 
+async def test_a_candidate_whose_tasks_all_end_at_once_still_frees_the_lease(
+    server: LeaseServer, metrics: Metrics
+) -> None:
+    """kopf, when it fails, cancels all tasks that it finds, and the process then cancels the candidate."""
+    first = Replica(server, "first", metrics)
+    await asyncio.sleep(10)
+    for task in asyncio.all_tasks() - {asyncio.current_task(), first.task}:
+        task.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await first.stop()
+    assert server.holder == ""
+
+
 def test_times_that_would_allow_two_leaders_are_refused() -> None:
     with pytest.raises(ValueError, match="retry < renew deadline < duration"):
         Terms(duration=10, renew_deadline=10, retry=2)

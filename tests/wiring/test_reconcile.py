@@ -43,6 +43,7 @@ class Bench:
         watches = Watches(frozenset(), request_limit=1, echo_limit=1)
         self.applier = Applier(client, metrics, watches, reporter="replica-1")
         self._client = client
+        self._usual = self.reconciler()
 
     def reconciler(self, **changes: Any) -> Reconciler:
         options = {
@@ -57,8 +58,7 @@ class Bench:
         return Reconciler(self._client, self.applier, self.nodes, self.metrics, **{**options, **changes})
 
     async def reconcile(self, key: ResourceKey = KEY) -> float | None:
-        self._reconciler = getattr(self, "_reconciler", None) or self.reconciler()
-        return await self._reconciler(key)
+        return await self._usual(key)
 
     def store(self, resource: ResourceBuilder) -> dict[str, Any]:
         return self.api.put(PLURAL, resource.manifest())

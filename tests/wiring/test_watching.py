@@ -134,7 +134,7 @@ async def test_a_resource_deleted_while_its_watch_was_away_is_looked_at(api: Fak
     api.put(PLURAL, a_resource().named("constant").manifest() | {"metadata": _metadata("constant")})
     async with watching.running():
         await until(lambda: len(watching.worked) == 2)
-        await api.interrupt_watches(lambda: api.remove(PLURAL, "qwen"))
+        await api.interrupt_watch(PLURAL, lambda: api.remove(PLURAL, "qwen"))
         await until(lambda: watching.count("tandem_watch_relists_total", resource=PLURAL) == 1)
         # Within some seconds, at random; here at once.
         watching.worked.clear()
@@ -183,7 +183,7 @@ async def test_a_watch_that_fails_for_good_ends_all_of_them_so_that_the_process_
 ) -> None:
     async def go_on_after_an_error() -> None:
         async with watching.running():
-            await api.interrupt_watches(code=500)
+            await api.interrupt_watch("pods", code=500)
             await until(lambda: watching.has_ended)
 
     with pytest.raises(Exception, match="Error in the watch-stream"):

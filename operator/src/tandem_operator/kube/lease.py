@@ -94,17 +94,20 @@ class Elector:
                 await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 lost = keeping.done() and not keeping.cancelled()
-                for task in (working, keeping):
-                    task.cancel()
-                await asyncio.gather(working, keeping, return_exceptions=True)
-                self._became(leader=False)
-                if not lost:
-                    await _to_its_end(self._release())
+                await _to_its_end(self._step_down(working, keeping, release=not lost))
             if not working.cancelled():
                 working.result()
             if not lost:
                 raise RuntimeError("the work of the leader ended, though nobody asked for it")
             keeping.result()
+
+    async def _step_down(self, *tasks: asyncio.Future[Any], release: bool) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._became(leader=False)
+        if release:
+            await self._release()
 
     async def _acquire(self) -> float:
         """Wait until this process holds the Lease; the time at which it asked for it."""

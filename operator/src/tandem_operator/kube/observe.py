@@ -15,7 +15,7 @@ from tandem_operator.kube.kinds import CHILD_KINDS, DEPLOYMENT, POD, RESOURCE, S
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.ownership import owns
 from tandem_operator.plan.children import key_of
-from tandem_operator.plan.types import Manifest, ObjectKey, Observed, Refusal
+from tandem_operator.plan.types import Manifest, ObjectKey, Observed
 
 
 class ResourceKey(NamedTuple):
@@ -71,7 +71,7 @@ async def observe(client: Client, nodes: Nodes[ResourceKey], resource: Disaggreg
     return Surroundings(observed, live)
 
 
-def after(observed: Observed, applied: Applied, patched: Patched, refusals: tuple[Refusal, ...] = ()) -> Observed:
+def after(observed: Observed, applied: Applied, patched: Patched) -> Observed:
     """What was observed, brought up to date by the server's answers to what was applied."""
     name = observed.resource.metadata.name
     return replace(
@@ -80,7 +80,7 @@ def after(observed: Observed, applied: Applied, patched: Patched, refusals: tupl
         front_door=_front_door(name, applied.live) or observed.front_door,
         owned=observed.owned | applied.live.keys(),
         pods=tuple(patched.live.get(pod["metadata"]["name"], pod) for pod in observed.pods),
-        refusals=(*applied.refusals, *patched.refusals, *refusals),
+        refusals=(*applied.refusals, *patched.refusals),
     )
 
 

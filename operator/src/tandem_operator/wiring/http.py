@@ -22,7 +22,7 @@ async def serving(
     """Serve while the block runs; the port. A failed check answers 503 with what is wrong, one reason a line."""
 
     async def metrics(_: web.Request) -> web.Response:
-        return _last(web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST}))
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     application = web.Application()
     application.router.add_get("/healthz", _answer("not alive", alive))
@@ -44,13 +44,7 @@ def _answer(event: str, check: Check) -> Callable[[web.Request], Awaitable[web.R
     async def answer(_: web.Request) -> web.Response:
         if wrong := check():
             _log.warning(event, reasons=wrong)
-            return _last(web.Response(status=503, text="\n".join(wrong) + "\n"))
-        return _last(web.Response(text="ok\n"))
+            return web.Response(status=503, text="\n".join(wrong) + "\n")
+        return web.Response(text="ok\n")
 
     return answer
-
-
-def _last(response: web.Response) -> web.Response:
-    # An idle connection has a task, and kopf waits for all tasks of the process before it stops.
-    response.force_close()
-    return response

@@ -33,7 +33,7 @@ from tandem_operator.plan.types import Defaults
 from tandem_operator.settings import Settings
 from tandem_operator.wiring.health import Health
 from tandem_operator.wiring.http import serving
-from tandem_operator.wiring.reconcile import Planner, Reconciler, Reporter
+from tandem_operator.wiring.reconcile import Reconciler
 from tandem_operator.wiring.triggers import Triggers
 from tandem_operator.wiring.watching import expected_streams, watch
 
@@ -43,7 +43,7 @@ _CRD_POLL = 5.0
 """Seconds between two looks for the CRD."""
 
 
-async def run(settings: Settings, *, planner: Planner = plan, reporter: Reporter = outcome) -> None:
+async def run(settings: Settings) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
     Raises:
@@ -67,8 +67,8 @@ async def run(settings: Settings, *, planner: Planner = plan, reporter: Reporter
             nodes,
             metrics,
             defaults=Defaults(front_door_image=settings.front_door_image, connector_image=settings.connector_image),
-            plan=planner,
-            outcome=reporter,
+            plan=plan,
+            outcome=outcome,
             on_gone=triggers.forget,
             resync=settings.resync,
             timeout=settings.reconcile_timeout,
@@ -96,7 +96,6 @@ async def run(settings: Settings, *, planner: Planner = plan, reporter: Reporter
         ):
             if not await _crd_is_there(client, stop):
                 return
-            # In this order, because kopf, when it stops, ends all tasks that were started after it.
             leading = asyncio.create_task(elector.run(lead))
             fresh = asyncio.create_task(access.keep_fresh())
             watches_running = asyncio.create_task(
@@ -124,7 +123,7 @@ async def run(settings: Settings, *, planner: Planner = plan, reporter: Reporter
                 fresh.cancel()
                 stop_watching.set()
                 await asyncio.wait(parts)
-    # An error of the watches explains those of the others, whose tasks kopf ends.
+    # Usually there is one error; of several, one of the watches explains the others.
     for part in parts:
         if not part.cancelled():
             part.result()

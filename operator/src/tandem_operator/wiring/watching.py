@@ -15,6 +15,8 @@ from tandem_operator.kube.watches import Stream, Watches
 from tandem_operator.wiring.triggers import Triggers
 
 _CHILDREN: Final = (("", "v1", "pods"), ("apps", "v1", "statefulsets"), ("apps", "v1", "deployments"))
+_PATIENCE: Final = 5.0
+"""Seconds that kopf gets to end its requests."""
 _NAMESPACED: Final = (names.PLURAL, *(plural for _, _, plural in _CHILDREN))
 
 
@@ -50,7 +52,9 @@ async def watch(
     Raises:
         Exception: a watch failed for good. The process has to end, since kopf does not start it again.
     """
-    await kopf.operator(
+    # Not `kopf.operator`: after a failure that waits for the other watches, which then wait for credentials that nobody
+    # brings any more; and it ends all tasks of the process that were started after it, those of others included.
+    parts = await kopf.spawn_tasks(
         registry=_registry(access, triggers, watches),
         settings=_settings(watch_timeout),
         clusterwide=not namespaces,
@@ -59,6 +63,17 @@ async def watch(
         ready_flag=ready,
         stop_flag=stop,
     )
+    try:
+        ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        # When one watch fails, kopf leaves the others running. They have to be ended before all tasks of the process are:
+        # a watch that is cancelled together with its helpers takes that for a pause and starts anew.
+        watchers = [task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for ")]
+        for task in (*parts, *watchers):
+            task.cancel()
+        await asyncio.wait([*parts, *watchers], timeout=_PATIENCE)
+    for part in ended:
+        part.result()
 
 
 def _registry(access: Access, triggers: Triggers, watches: Watches) -> kopf.OperatorRegistry:
