@@ -162,6 +162,18 @@ def test_a_conversation_whose_p_vanished_goes_elsewhere() -> None:
     assert decode.asking.tally.calls[How.CONTINUITY] == 0
 
 
+def test_a_p_that_vanished_is_not_known_to_have_anything_when_it_comes_back() -> None:
+    decode = Decode().with_peers(A).gets(an_arrival("one"))
+    decode.answered(decode.only(StartCall).call).ends("one")
+
+    decode.asking.table([], decode.now)
+    decode.asking.table([a_peer(A)], decode.now)
+    decode.commands()
+
+    decode.gets(an_arrival("two", tokens=1_200), held_blocks=68)
+    assert decode.commands() == [ComputeLocally(RequestId("two"), LocalReason.FEW_MISSING, None)]
+
+
 def test_a_turn_that_is_computed_here_names_the_p_of_its_conversation_and_keeps_it() -> None:
     decode = Decode().with_peers(A).gets(an_arrival("one"))
     decode.answered(decode.only(StartCall).call).ends("one", tokens=1_100)

@@ -127,7 +127,6 @@ class AskingMachine(RuleBasedStateMachine):
     @rule(states=st.dictionaries(any_p, st.sampled_from(EngineState)))
     def replace_table(self, states: dict[EngineId, EngineState]) -> None:
         self.ready = {engine for engine, state in states.items() if state is EngineState.READY}
-        self.reachable &= set(states)
         self.asking.table([a_peer(engine, state=state) for engine, state in states.items()], self.now)
         self.obey()
 

@@ -80,3 +80,13 @@ def test_an_engine_that_left_the_table_is_named_and_no_more_asked() -> None:
 
 def test_excluded_engines_are_not_candidates() -> None:
     assert prefillers(a_peer(A), a_peer(B)).candidates(NOW, {A}) == (Candidate(B, 0),)
+
+
+def test_an_engine_that_connects_before_the_table_names_it_may_be_asked_when_it_does() -> None:
+    known = Prefillers(REVISION)
+    known.reachable(A)
+    assert known.candidates(NOW) == ()
+
+    known.replace([a_peer(A)])
+
+    assert known.candidates(NOW) == (Candidate(A, 0),)

@@ -90,7 +90,7 @@ class Asking:
         self._prefillers.reachable(engine)
 
     def peer_unreachable(self, engine: EngineId, now: Seconds) -> None:
-        """It is silent, or its connection was closed."""
+        """It is silent, or its connection was closed; also to be told of an engine that has left the table."""
         self._prefillers.unreachable(engine)
         self._attempts.peer_lost(engine, now)
         self._follow(now)

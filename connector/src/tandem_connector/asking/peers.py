@@ -35,12 +35,12 @@ class Prefillers:
         vanished = tuple(engine for engine in self._table if engine not in table)
         self._table = table
         for engine in vanished:
-            self.unreachable(engine)
+            self._loads.pop(engine, None)
             self._rests_until.pop(engine, None)
         return vanished
 
     def reachable(self, engine: EngineId) -> None:
-        """The engine is connected, and alive."""
+        """The engine is connected, and alive; it may be so before the table names it, and after."""
         self._reachable.add(engine)
 
     def unreachable(self, engine: EngineId) -> None:
