@@ -75,6 +75,9 @@ ENGINE_CPU = Image(
     # programs are for launch scripts.
     packages=(*_PYTHON_SYSTEM, "bash", "coreutils", "dash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"),
     venv=_ENGINE,
+    # vLLM compiles the function that ranks log-probabilities, also in eager mode; without a compiler the engine would die of
+    # the first request for them.
+    environment={"TORCHDYNAMO_DISABLE": "1"},
     entrypoint=("python3", "-m", "vllm.entrypoints.openai.api_server"),
     user=0,
 )
