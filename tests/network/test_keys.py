@@ -77,7 +77,7 @@ def test_with_keys_an_engine_listens_on_any_address(locked: Stage) -> None:
     other = locked.engine("other")
     one.network.set_peers(table(other))
     other.network.set_peers({one.name: Endpoint("127.0.0.1", one.network.endpoint.port)})
-    one.until(lambda: one.network.stages()[other.name] == "joined")
+    one.until(lambda: one.network.stages().get(other.name) == "joined")
 
 
 def test_who_knows_where_to_connect_and_has_another_key_is_denied(locked: Stage) -> None:

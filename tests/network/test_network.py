@@ -156,6 +156,19 @@ def test_a_peer_that_vanishes_is_silent_and_is_back_when_it_is_heard_again(stage
     assert (one.kinds(PeerJoined), one.kinds(PeerReplaced)) == (1, 0)
 
 
+def test_nothing_waits_for_a_peer_that_is_away(stage: Stage) -> None:
+    one, other = stage.pair()
+    other.network.close()
+    one.hears(PeerSilent)
+    one.network.send(other.name, Cancel(WantId(7)))
+    one.until(lambda: one.network.counts.unsent > 0)
+    again = stage.engine("other", at=other.network.endpoint)
+    introduce(one, again)
+    one.network.send(again.name, Cancel(WantId(8)))
+    again.receives(Cancel(WantId(8)))
+    assert again.kinds(Received) == 1
+
+
 def test_peers_hear_each_other_while_their_owners_take_nothing(stage: Stage) -> None:
     one, other = stage.pair()
     before = one.network.counts.received

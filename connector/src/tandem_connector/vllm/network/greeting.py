@@ -21,7 +21,7 @@ class Stage(StrEnum):
     """How far it has come with a peer of the table."""
 
     GREETING = "greeting"
-    """Its Hello hasn't come."""
+    """Not both have said Hello."""
     JOINED = "joined"
     REFUSED = "refused"
     """It doesn't fit. Final for this incarnation, as the following are."""

@@ -4,7 +4,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -37,9 +37,9 @@ from tandem_connector.vllm.network.greeting import Identity, Stage, refusal
 from tandem_connector.vllm.network.inbox import Inbox
 from tandem_connector.vllm.network.settings import NetworkSettings
 from tandem_connector.vllm.network.sockets import ConnectionId, Sockets
+from tandem_connector.vllm.network.speakers import Speakers
 
 _log = logging.getLogger(__name__)
-_REMEMBERED_CONNECTIONS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class _Peer:
     stage: Stage = Stage.GREETING
     greeted: bool = False
     """This engine's Hello was sent: what is sent now comes after it."""
+    hello: Hello | None = None
+    """The peer's."""
     waiting_tokens: int | None = None
     """What it last said of its queue."""
 
@@ -87,8 +89,7 @@ class NetworkLoop:
         self._loopback_only = loopback_only
         self._liveness = Liveness(settings.liveness)
         self._hellos: Timers[EngineId] = Timers()
-        self._connections: dict[ConnectionId, EngineId] = {}
-        """Who speaks on a connection, to know whom to blame for garbage."""
+        self._speakers = Speakers()
         self._turned = self._now()
         """When the last turn's wait ended."""
         self._judge_from = self._turned
@@ -109,8 +110,7 @@ class NetworkLoop:
             for data in self._sockets.answers(peer):
                 self._answered(peer, data)
         for peer in ready.writable:
-            if not self.peers[peer].stage.is_final:
-                self._greet(peer, now)
+            self._greet(peer, now)
         self.counts.denied = self._sockets.denied
         self._tick(now)
 
@@ -143,34 +143,38 @@ class NetworkLoop:
     def _greet(self, peer: EngineId, now: Seconds) -> bool:
         """Say Hello now, or as soon as there is a connection; again, until the peer's own has come."""
         known = self.peers[peer]
-        joined = known.stage is Stage.JOINED
-        sent = self._put(peer, msgspec.structs.replace(self._hello, answer=not joined))
-        known.greeted |= sent
-        self._sockets.await_connection(peer, wanted=not sent)
-        if sent and not joined:
+        known.greeted = self._put(peer, msgspec.structs.replace(self._hello, answer=known.hello is None))
+        self._sockets.await_connection(peer, wanted=not known.greeted)
+        if known.greeted and known.hello is None:
             self._hellos.set(peer, Seconds(now + self._settings.hello_interval))
-        return sent
+        self._join(peer, now)
+        return known.greeted
 
     def _met(self, peer: EngineId, hello: Hello, now: Seconds) -> None:
         known = self.peers[peer]
-        if known.stage is Stage.GREETING:
+        if known.hello is None:
+            known.hello = hello
             self._hellos.cancel(peer)
-            why = refusal(self._hello, hello)
-            if why is None:
-                known.stage = Stage.JOINED
-                self._liveness.connected(peer, now)
-                _log.info("peer_joined peer=%s address=%s", peer, known.endpoint)
-                self._inbox.put(PeerJoined(peer, hello))
-        else:
-            why = None
+            if (why := refusal(self._hello, hello)) is not None:
+                self._refuse(peer, why)
         if hello.answer:
             self._greet(peer, now)
-        if why is not None:
-            self._refuse(peer, why)
+        else:
+            self._join(peer, now)
+
+    def _join(self, peer: EngineId, now: Seconds) -> None:
+        """Both have said Hello, so nothing that is sent from now on comes to the peer before this engine's Hello."""
+        known = self.peers[peer]
+        if known.stage is Stage.GREETING and known.greeted and known.hello is not None:
+            known.stage = Stage.JOINED
+            self._liveness.connected(peer, now)
+            _log.info("peer_joined peer=%s address=%s", peer, known.endpoint)
+            self._inbox.put(PeerJoined(peer, known.hello))
 
     def _refuse(self, peer: EngineId, why: str) -> None:
         _log.warning("peer_refused peer=%s address=%s why=%s", peer, self.peers[peer].endpoint, why)
-        self._end(peer, Stage.REFUSED)
+        # The connection stays, to tell the peer what it is refused for: its owner wants to know, too.
+        self.peers[peer].stage = Stage.REFUSED
         self._inbox.put(PeerRefused(peer, why))
 
     def _drop(self, peer: EngineId, why: str) -> None:
@@ -221,10 +225,13 @@ class NetworkLoop:
                 self._sockets.reply(connection, encode(gone))
             return
         known = self.peers.get(envelope.sender)
+        if known is not None and known.stage is Stage.REFUSED and isinstance(envelope.message, Hello):
+            self._met(envelope.sender, envelope.message, now)
+            return
         if known is None or known.stage.is_final:
             self.counts.strangers += 1
             return
-        self._remember(connection, envelope.sender)
+        self._speakers.spoke(connection, envelope.sender)
         if self._liveness.heard(envelope.sender, now):
             self._inbox.put(PeerBack(envelope.sender))
         self._understand(known, envelope, len(data), now)
@@ -267,14 +274,9 @@ class NetworkLoop:
         else:
             self.counts.unexpected += 1
 
-    def _remember(self, connection: ConnectionId, peer: EngineId) -> None:
-        if connection not in self._connections and len(self._connections) >= _REMEMBERED_CONNECTIONS:
-            del self._connections[next(iter(self._connections))]
-        self._connections[connection] = peer
-
     def _blame(self, connection: ConnectionId, error: MessageError) -> None:
         self.counts.garbage += 1
-        if (peer := self._connections.pop(connection, None)) is not None:
+        if (peer := self._speakers.on(connection)) is not None:
             self._drop(peer, f"sent no message: {error}")
 
     # -- time -----------------------------------------------------------------------------------------------------

@@ -113,12 +113,16 @@ class Sockets:
 
     def await_connection(self, peer: EngineId, *, wanted: bool) -> None:
         """Whether `poll` is to say when something can be sent to the peer."""
-        self._poller.modify(self._peers[peer], zmq.POLLIN | zmq.POLLOUT if wanted else zmq.POLLIN)
+        if (dealer := self._peers.get(peer)) is not None:
+            self._poller.modify(dealer, zmq.POLLIN | zmq.POLLOUT if wanted else zmq.POLLIN)
 
     def send(self, peer: EngineId, data: bytes) -> bool:
         """Queue a message for the peer; False if it isn't connected, or its queue is full."""
+        dealer = self._peers.get(peer)
+        if dealer is None:
+            return False
         try:
-            self._peers[peer].send(data, zmq.NOBLOCK)
+            dealer.send(data, zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True
