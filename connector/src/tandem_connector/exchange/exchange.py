@@ -179,6 +179,10 @@ class Exchange:
         self._shared.pool.pin(load.blocks)
         return self._wanting.open(peer, load, now)
 
+    def cancel(self, request: RequestId, now: Seconds) -> None:
+        """The live request waits no more for what it wants now; it may want again."""
+        self._wanting.cancel_request(request, now)
+
     def request_produces(self, request: RequestId, hashes: Iterable[BlockHash]) -> None:
         """The live request will compute these hashes (its prompt's, then those that its output adds), or has them."""
         self._serving.request_produces(request, hashes)
