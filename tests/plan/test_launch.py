@@ -3,6 +3,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -24,11 +25,13 @@ def folder(tmp_path: Path) -> Path:
     """With a `python3` first on the PATH, in a path with a space."""
     programs = tmp_path / "fake programs"
     programs.mkdir()
-    python = programs / "python3"
-    python.write_text(
-        f"#!{sys.executable}\nimport json, os, sys\n"
-        "print(json.dumps({'argv': sys.argv[1:], 'env': dict(os.environ), 'pid': os.getpid()}))\n"
+    tell = programs / "tell.py"
+    tell.write_text(
+        "import json, os, sys\nprint(json.dumps({'argv': sys.argv[1:], 'env': dict(os.environ), 'pid': os.getpid()}))\n"
     )
+    python = programs / "python3"
+    # Not the interpreter itself as `#!`, whose path may have spaces.
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(tell))} "$@"\n')
     python.chmod(0o755)
     return programs
 
