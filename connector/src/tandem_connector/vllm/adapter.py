@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that is used of vLLM besides its public connector interface. Read against vLLM 0.32.0.
+
+* `EngineCoreProc.input_queue` (`v1/engine/core.py`), `EngineCoreRequestType.ADD` and `.WAKEUP` (`v1/engine/__init__.py`):
+  to see a request before the scheduler does, and to wake an idle engine.
+* `BlockPool`: `cached_block_hash_to_block`, `_insert_block_hash`, `touch`, `free_blocks`, `get_new_blocks`, `blocks`,
+  `num_gpu_blocks`, `get_num_free_blocks`, `reset_prefix_cache` (`v1/core/block_pool.py`), and the form of its keys,
+  `make_block_hash_with_group_id` (`v1/core/kv_cache_utils.py`): to find, reference, take and name blocks.
+* `KVCacheManager.block_pool`, `.get_blocks`, `KVCacheBlocks.blocks` (`v1/core/kv_cache_manager.py`): a request's blocks.
+* `Request` (`v1/request.py`): its prompt, the names of its blocks, what it asks for.
+* `Scheduler.schedule` (`v1/core/sched/scheduler.py`) calls `build_connector_meta` before `_update_after_schedule`, so that
+  `num_computed_tokens` is that before the step.
+
+The block pool has references for requests only. The exchange's own are added by `touch` and taken by `free_blocks`, as
+vLLM's own for a request are.
+"""
+
+import os
+import queue
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
+from typing import Any, Final
+
+import vllm
+from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
+from vllm.v1.engine import EngineCoreRequestType
+
+from tandem_connector.asking.types import Arrival, Obstacle
+from tandem_connector.exchange.types import BlockHash, BlockId, RequestId
+
+SUPPORTED: Final = "0.32."
+"""Versions of vLLM that this was read against and tested with, by their beginning."""
+_NEEDED: Final = {
+    "vllm.v1.core.block_pool.BlockPool": (
+        *("get_new_blocks", "touch", "free_blocks", "_insert_block_hash", "reset_prefix_cache", "get_num_free_blocks"),
+    ),
+    "vllm.v1.core.block_pool.BlockHashToBlockMap": ("get_one_block",),
+    "vllm.v1.core.kv_cache_manager.KVCacheManager": ("get_blocks",),
+    "vllm.v1.engine.core.EngineCoreProc": ("process_input_sockets", "_handle_client_request"),
+}
+
+
+class VersionError(Exception):
+    """This vLLM is not the one that the connector was written for; the text says which is, and what is missing."""
+
+
+def check_version() -> None:
+    """Pass on a vLLM that has all that is used of it.
+
+    Raises:
+        VersionError: it is another version, or lacks something.
+    """
+    version = str(vllm.__version__)
+    lacking = [f"{path}.{name}" for path, names in _NEEDED.items() for name in names if not _has(path, name)]
+    if not version.startswith(SUPPORTED) or lacking:
+        what = f"; it lacks {', '.join(lacking)}" if lacking else ""
+        raise VersionError(
+            f"TandemConnector works with vLLM {SUPPORTED}x, and this is {version}{what}; "
+            "use an engine image of that version, or a connector for this one"
+        )
+
+
+def _has(path: str, name: str) -> bool:
+    module, _, kind = path.rpartition(".")
+    try:
+        return hasattr(getattr(__import__(module, fromlist=[kind]), kind), name)
+    except (ImportError, AttributeError):
+        return False
+
+
+class EnginePool:
+    """vLLM's block pool as the exchange's (`exchange.types.Pool`). Scheduler's thread only, except `prefix`."""
+
+    def __init__(self, pool: Any, block_size: int, landing_share: float) -> None:
+        """Wrap `BlockPool`.
+
+        Args:
+            pool: vLLM's.
+            block_size: tokens per block.
+            landing_share: the part of the free blocks that `room` gives.
+        """
+        self._pool = pool
+        self._block_size = block_size
+        self._landing_share = landing_share
+
+    def lookup(self, block_hash: BlockHash) -> BlockId | None:
+        """See `Pool.lookup`. Names of steps that won't run can't be: the scheduling policy that makes them is refused."""
+        block = self._pool.cached_block_hash_to_block.get_one_block(make_block_hash_with_group_id(block_hash, 0))
+        return None if block is None or block.is_null else BlockId(block.block_id)
+
+    def prefix(self, hashes: Iterable[BlockHash]) -> int:
+        """How many of these, from the first on, are in the cache. From any thread: an answer of a moment ago."""
+        length = 0
+        for block_hash in hashes:
+            try:
+                if self.lookup(block_hash) is None:
+                    break
+            except (RuntimeError, StopIteration):  # two blocks had the name, and one was freed just now: it is there
+                pass
+            length += 1
+        return length
+
+    def pin(self, blocks: Sequence[BlockId]) -> None:
+        """See `Pool.pin`."""
+        self._pool.touch([self._pool.blocks[block] for block in blocks])
+
+    def unpin(self, blocks: Sequence[BlockId]) -> None:
+        """See `Pool.unpin`."""
+        self._pool.free_blocks([self._pool.blocks[block] for block in blocks])
+
+    def room(self) -> int:
+        """See `Pool.room`."""
+        return int(self._pool.get_num_free_blocks() * self._landing_share)
+
+    def take(self, count: int) -> tuple[BlockId, ...] | None:
+        """See `Pool.take`."""
+        if count > self._pool.get_num_free_blocks():
+            return None
+        return tuple(BlockId(block.block_id) for block in self._pool.get_new_blocks(count))
+
+    def commit(self, block_hash: BlockHash, block: BlockId, position: int) -> bool:
+        """See `Pool.commit`."""
+        if self.lookup(block_hash) is not None:
+            return False
+        key = make_block_hash_with_group_id(block_hash, 0)
+        self._pool._insert_block_hash(  # noqa: SLF001 - the only way to name a block that no request owns
+            key, self._pool.blocks[block], num_tokens=(position + 1) * self._block_size
+        )
+        return True
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the pool."""
+        return int(self._pool.num_gpu_blocks)
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that nobody references, cached ones included."""
+        return int(self._pool.get_num_free_blocks())
+
+    def before_reset(self, then: Callable[[], None]) -> None:
+        """Call `then` each time before the prefix cache is reset, so that it finds no reference of the exchange."""
+        reset = self._pool.reset_prefix_cache
+
+        def resetting() -> bool:
+            then()
+            return bool(reset())
+
+        self._pool.reset_prefix_cache = resetting
+
+
+class _Tap(queue.Queue[tuple[Any, Any]]):
+    """The engine's input queue, with a look at what is put into it."""
+
+    def __init__(self, inner: "queue.Queue[tuple[Any, Any]]", arrived: Callable[[Any], None], put: Callable[[], None]):
+        super().__init__()
+        self._arrived = arrived
+        self._told = put
+        while not inner.empty():
+            self.put_nowait(inner.get_nowait())
+
+    def put_nowait(self, item: tuple[Any, Any]) -> None:
+        """Put, after telling of a new request; called on vLLM's input thread."""
+        if item[0] == EngineCoreRequestType.ADD:
+            self._arrived(item[1][0])
+        super().put_nowait(item)
+        self._told()
+
+
+class EngineInput:
+    """The engine's own input queue. There is none when vLLM runs inside its caller's process (`LLM` without processes)."""
+
+    def __init__(self) -> None:
+        """Find it. To be called while `EngineCoreProc.__init__` runs: it has no other way to it than the call stack."""
+        self._core = _running_core()
+
+    @property
+    def found(self) -> bool:
+        """Whether there is one."""
+        return self._core is not None
+
+    def watch(self, arrived: Callable[[Any], None], put: Callable[[], None]) -> None:
+        """Have `arrived` told of each new `Request`, on vLLM's input thread, and then `put` of everything that is put."""
+        if self._core is not None:
+            self._core.input_queue = _Tap(self._core.input_queue, arrived, put)
+
+    def wake(self) -> None:
+        """Make an idle engine look whether there is work; from any thread."""
+        if self._core is not None:
+            self._core.input_queue.put_nowait((EngineCoreRequestType.WAKEUP, None))
+
+
+def _running_core() -> Any:
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - what `inspect.currentframe` is
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if owner is not None and hasattr(owner, "input_queue") and hasattr(owner, "process_input_sockets"):
+            return owner
+        frame = frame.f_back
+    return None
+
+
+def arrival_of(request: Any, block_size: int) -> Arrival:
+    """What asking must know of a `Request`."""
+    tokens = request.prompt_token_ids or []
+    sampling = request.sampling_params
+    obstacles = {
+        Obstacle.MULTIMODAL: bool(request.mm_features),
+        Obstacle.PROMPT_EMBEDDINGS: request.prompt_embeds is not None or not tokens,
+        Obstacle.PROMPT_LOGPROBS: sampling is not None and sampling.prompt_logprobs is not None,
+        Obstacle.POOLING: request.pooling_params is not None,
+        Obstacle.SKIPS_CACHE: bool(request.skip_reading_prefix_cache),
+        Obstacle.GROWING_PROMPT: bool(request.resumable),
+    }
+    return Arrival(
+        request=RequestId(request.request_id),
+        prompt=tokens,
+        hashes=tuple(BlockHash(each) for each in request.block_hashes[: len(tokens) // block_size]),
+        obstacles=frozenset(obstacle for obstacle, is_there in obstacles.items() if is_there),
+        lora=request.lora_request.lora_name if request.lora_request is not None else None,
+        salt=request.cache_salt,
+        priority=request.priority,
+        trace=dict(request.trace_headers or {}),
+    )
+
+
+def ended_well(request: Any) -> bool:
+    """Whether a finished `Request` came to its end, rather than being aborted or failing."""
+    return request.status.name in {"FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED"}
+
+
+def blocks_of(manager: Any, request: RequestId) -> Sequence[Any]:
+    """The `KVCacheBlock`s of a request, in the order of its tokens; of the only KV cache group."""
+    blocks: Sequence[Any] = manager.get_blocks(request).blocks[0]
+    return blocks
+
+
+def hash_seed() -> str:
+    """What block names are seeded with: vLLM's fixed default, unless `PYTHONHASHSEED` is set."""
+    return os.environ.get("PYTHONHASHSEED", "default")

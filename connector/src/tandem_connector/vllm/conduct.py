@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries events into the exchange and its commands out: to peers, to the ranks, to the requests that wait."""
+
+import logging
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+from tandem_connector.contract.messages import Envelope, Have, Hello
+from tandem_connector.contract.types import EngineId
+from tandem_connector.exchange import commands
+from tandem_connector.exchange.exchange import Exchange
+from tandem_connector.exchange.types import Seconds
+from tandem_connector.vllm.asker import Asker
+from tandem_connector.vllm.commands import DropPeer, Expect, Forget, Submit, Withdraw
+from tandem_connector.vllm.loading import Loading
+from tandem_connector.vllm.network.events import (
+    PeerBack,
+    PeerJoined,
+    PeerRefused,
+    PeerReplaced,
+    PeerSilent,
+    Received,
+)
+from tandem_connector.vllm.orders import AddPeerRanks, Order, RankReport
+from tandem_connector.vllm.ranks import BlocksReceived, PeerUnwritable, Ranks, StepRanEverywhere, WriteEnded
+from tandem_connector.vllm.reports import Outcome
+from tandem_connector.vllm.surroundings import News, PeerLeft, Surroundings
+
+_log = logging.getLogger(__name__)
+READD_AFTER: Final = 2.0
+"""Seconds after which the ranks connect anew to a peer that lives, and to which their connection broke."""
+
+
+class Conduct:
+    """Of one engine; scheduler's thread."""
+
+    def __init__(self, exchange: Exchange, loading: Loading, surroundings: Surroundings, ranks: int) -> None:
+        self._exchange = exchange
+        self._loading = loading
+        self._surroundings = surroundings
+        self._ranks = Ranks(ranks)
+        self._hellos: dict[EngineId, Hello] = {}
+        self._readd: dict[EngineId, Seconds] = {}
+        self._orders: list[Order] = []
+        self.healthy = True
+
+    # -- what happens -----------------------------------------------------------------------------------------------
+
+    def take_news(self, now: Seconds) -> None:
+        """Take what other threads have to tell."""
+        if self._surroundings.has_news:
+            for news in self._surroundings.take():
+                self._take(news, now)
+
+    def take_decisions(self, now: Seconds) -> None:
+        """Take what was decided of requests, and nothing that peers said."""
+        for news in self._surroundings.take_decisions():
+            self._take(news, now)
+
+    def _take(self, news: News, now: Seconds) -> None:
+        asker = self._surroundings.asker
+        match news:
+            case Received(envelope):
+                self._receive(envelope, asker, now)
+            case PeerJoined(peer, hello):
+                if self._exchange.peer_connected(peer, hello.blocks, now):
+                    self._hellos[peer] = hello
+                    self._add(peer, hello)
+                    if asker is not None:
+                        asker.peer_reachable(peer)
+            case PeerSilent(peer):
+                self._exchange.peer_silent(peer, now)
+                if asker is not None:
+                    asker.peer_unreachable(peer)
+            case PeerBack(peer):
+                self._exchange.peer_back(peer, now)
+                if asker is not None:
+                    asker.peer_reachable(peer)
+            case PeerReplaced(peer) | PeerLeft(peer):
+                self._gone(peer, now)
+                if asker is not None:
+                    asker.peer_unreachable(peer)
+            case PeerRefused():
+                pass  # the network has logged it, and nothing can be done before one of the two is replaced
+            case decision:
+                self._loading.decided(decision, now)
+
+    def _receive(self, envelope: Envelope, asker: Asker | None, now: Seconds) -> None:
+        if isinstance(envelope.message, Have):
+            if asker is not None:
+                asker.have(envelope.message.query, envelope.sender, envelope.message.count)
+        else:
+            self._exchange.receive(envelope, now)
+
+    def _gone(self, peer: EngineId, now: Seconds) -> None:
+        self._exchange.peer_gone(peer, now)
+        self._readd.pop(peer, None)
+        if self._hellos.pop(peer, None) is not None:
+            self._orders.append(DropPeer(peer))
+
+    def _add(self, peer: EngineId, hello: Hello) -> None:
+        self._orders.append(AddPeerRanks(peer, hello.ranks, hello.blocks))
+
+    def take_reports(self, reports: Iterable[RankReport], now: Seconds) -> None:
+        """Take what the ranks have to say with a step's output."""
+        for happened in self._ranks.take(reports):
+            match happened:
+                case StepRanEverywhere(step):
+                    self._exchange.step_finished(step)
+                case BlocksReceived(want, indices):
+                    self._loading.received(want)
+                    self._exchange.want_received(want, indices, now)
+                case WriteEnded(job, outcome, why):
+                    if outcome is not Outcome.WRITTEN:
+                        _log.info("write_failed job=%d outcome=%s why=%s", job, outcome, why)
+                    self._exchange.write_ended(job, now, written=outcome is Outcome.WRITTEN)
+                case PeerUnwritable(peer, _):
+                    if peer in self._hellos:
+                        self._readd[peer] = Seconds(now + READD_AFTER)
+                case _:
+                    assert_never(happened)
+
+    def tick(self, now: Seconds) -> None:
+        """Do what is due."""
+        self._exchange.tick(now)
+        self._loading.tick(now)
+        for peer in [peer for peer, due in self._readd.items() if due <= now]:
+            del self._readd[peer]
+            if (hello := self._hellos.get(peer)) is not None:
+                self._add(peer, hello)
+
+    def next_due(self) -> Seconds | None:
+        """When `tick` has something to do."""
+        due = [self._exchange.next_due(), self._loading.next_due(), *self._readd.values()]
+        return min((at for at in due if at is not None), default=None)
+
+    # -- what follows -----------------------------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> frozenset[EngineId]:
+        """Peers that have joined and aren't gone."""
+        return frozenset(self._hellos)
+
+    @property
+    def has_orders(self) -> bool:
+        """Whether `take_orders` has something to give."""
+        return bool(self._orders)
+
+    def take_orders(self) -> tuple[Order, ...]:
+        """What the ranks are to do, since the last call."""
+        orders, self._orders = tuple(self._orders), []
+        return orders
+
+    def carry_out(self, now: Seconds) -> None:
+        """Carry out what the exchange has commanded, and what follows from that."""
+        while given := self._exchange.commands():
+            for command in given:
+                self._carry_out(command, now)
+
+    def _carry_out(self, command: commands.Command, now: Seconds) -> None:
+        match command:
+            case commands.Send(peer, message):
+                self._surroundings.send(peer, message)
+            case commands.DropPeer(peer, why):
+                self._surroundings.drop(peer, why)
+            case commands.PostWrite(write):
+                self._orders.append(Submit((write,)))
+            case commands.WithdrawWrites(jobs):
+                self._orders.append(Withdraw(jobs))
+            case commands.ExpectWant(want, peer, blocks):
+                self._ranks.expect(want)
+                self._orders.append(Expect(want, peer, len(blocks)))
+            case commands.ForgetWant(want):
+                self._ranks.forget(want)
+                self._orders.append(Forget(want))
+            case commands.LoadEnded():
+                self._loading.load_ended(command, now)
+            case commands.LandingCommitted() | commands.LandingEnded() | commands.ServingEnded() | commands.MoveEnded():
+                _log.debug("%s", command)
+            case commands.Unhealthy(why):
+                self.healthy = False
+                _log.error("exchange_unhealthy why=%s", why)
+            case commands.Healthy():
+                self.healthy = True
+                _log.info("exchange_healthy")
+            case _:
+                assert_never(command)

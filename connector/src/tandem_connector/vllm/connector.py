@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connector that vLLM loads: `{"kv_connector": "TandemConnector", "kv_connector_module_path": "tandem_connector.vllm.connector"}`.
+
+vLLM makes one for the scheduler, in the engine's process, and one for each rank, in its worker's.
+"""
+
+import logging
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from vllm.config import VllmConfig
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorHandshakeMetadata,
+    KVConnectorMetadata,
+    KVConnectorRole,
+    KVConnectorTransferResults,
+    KVConnectorWorkerMetadata,
+)
+from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
+from vllm.v1.kv_cache_interface import KVCacheConfig
+from vllm.v1.outputs import KVConnectorOutput
+
+from tandem_connector.contract.messages import VERSION, Hello, MemoryKind
+from tandem_connector.contract.types import EngineId
+from tandem_connector.vllm.adapter import EngineInput, check_version
+from tandem_connector.vllm.commands import Event
+from tandem_connector.vllm.keys import load_keys
+from tandem_connector.vllm.memory import Geometry
+from tandem_connector.vllm.orders import StepOrders, StepReports
+from tandem_connector.vllm.refusals import check_supported
+from tandem_connector.vllm.scheduler import SchedulerSide
+from tandem_connector.vllm.settings import ConnectorSettings
+from tandem_connector.vllm.shape import fingerprint_of, shape_of
+from tandem_connector.vllm.surroundings import Surroundings
+from tandem_connector.vllm.worker import RankMemoryReport, WorkerSide
+
+_IDLE_WAIT: Final = 0.05
+"""Seconds of sleep in an empty step, when all ranks can ring."""
+_IDLE_WAIT_REMOTE: Final = 0.003
+"""And when one of them is on another machine."""
+
+
+@dataclass
+class StepMetadata(KVConnectorMetadata):  # type: ignore[misc]
+    """`StepOrders` as vLLM carries them to the ranks."""
+
+    orders: StepOrders
+
+
+@dataclass
+class StepReport(KVConnectorWorkerMetadata):  # type: ignore[misc]
+    """`StepReports` as vLLM carries them back, from one rank or several."""
+
+    reports: StepReports
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> "StepReport":
+        """Both ranks'; what they mean together is decided where all of them are known."""
+        if not isinstance(other, StepReport):
+            raise TypeError(f"a report of {type(other).__name__}")
+        return StepReport(self.reports.merged(other.reports))
+
+
+@dataclass
+class RankHandshake(KVConnectorHandshakeMetadata):  # type: ignore[misc]
+    """What one rank tells the scheduler's side at the beginning."""
+
+    memory: RankMemoryReport
+
+
+class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no types for others
+    """The KV exchange. See `design/kv-exchange.md` for the protocol and the documentation for its settings.
+
+    Raises:
+        VersionError: this is another vLLM.
+        UnsupportedError: the engine's configuration has something that can't be exchanged.
+        SettingsError: a setting is wrong.
+        KeyFileError: the key can't be read.
+    """
+
+    requires_kv_delivery = False
+    """A block that doesn't come is computed: nothing is handed off that could be lost."""
+
+    def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: KVCacheConfig) -> None:
+        check_version()
+        _log_as_vllm_does()
+        super().__init__(vllm_config, role, kv_cache_config)
+        transfer = vllm_config.kv_transfer_config
+        self._config, self._cache = vllm_config, kv_cache_config
+        self._me = EngineId(transfer.engine_id)
+        self._settings = ConnectorSettings.of(transfer.kv_connector_extra_config, os.environ)
+        self._block_size: int = vllm_config.cache_config.block_size
+        self._scheduler: SchedulerSide | None = None
+        self._worker: WorkerSide | None = None
+        self._handshake: RankHandshake | None = None
+        if self._settings.peers_file is None:
+            return
+        check_supported(shape_of(vllm_config, kv_cache_config))
+        if role is KVConnectorRole.SCHEDULER:
+            keys = load_keys(self._settings.keys_file) if self._settings.keys_file is not None else None
+            engine = EngineInput()
+            surroundings = Surroundings(self._me, self._settings, keys, engine)
+            self._scheduler = SchedulerSide(self._me, self._settings, surroundings, keys, self._block_size)
+            engine.watch(self._scheduler.arrived, surroundings.ring)
+
+    # -- scheduler's side -------------------------------------------------------------------------------------------
+
+    def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
+        """See the base class."""
+        super().bind_kv_cache_manager(kv_cache_manager)
+        if self._scheduler is not None:
+            self._scheduler.bind(kv_cache_manager)
+
+    def set_xfer_handshake_metadata(self, metadata: dict[int, KVConnectorHandshakeMetadata]) -> None:
+        """See the base class: `metadata` has a `RankHandshake` for each rank."""
+        if self._scheduler is None:
+            return
+        ranks = [metadata[rank].memory for rank in sorted(metadata)]
+        hello = Hello(
+            version=VERSION,
+            fingerprint=fingerprint_of(self._config, self._cache, tuple(rank.layout for rank in ranks)),
+            blocks=self._cache.num_blocks,
+            ranks=tuple(rank.memory for rank in ranks),
+            answer=True,
+        )
+        here = socket.gethostname()
+        served = self._config.model_config.served_model_name
+        self._scheduler.start(
+            hello,
+            idle_wait=_IDLE_WAIT if all(rank.host == here for rank in ranks) else _IDLE_WAIT_REMOTE,
+            model=served if isinstance(served, str) else served[0],
+        )
+
+    def on_new_request(self, request: Any) -> None:
+        """See the base class."""
+        if self._scheduler is not None:
+            self._scheduler.on_new_request(request)
+
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
+        """See the base class: what comes from elsewhere always comes between steps."""
+        if self._scheduler is None:
+            return 0, False
+        tokens = self._scheduler.matched(request, num_computed_tokens)
+        return tokens, bool(tokens)
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        """See the base class."""
+        if self._scheduler is not None and num_external_tokens:
+            self._scheduler.allocated(request, blocks.blocks[0])
+
+    def build_connector_meta(self, scheduler_output: Any) -> StepMetadata:
+        """See the base class."""
+        if self._scheduler is None:
+            return StepMetadata(StepOrders.none())
+        return StepMetadata(self._scheduler.build_step(scheduler_output))
+
+    def update_connector_output(self, connector_output: KVConnectorOutput) -> None:
+        """See the base class."""
+        report = connector_output.kv_connector_worker_meta
+        if self._scheduler is not None and isinstance(report, StepReport):
+            self._scheduler.take_reports(report.reports.ranks)
+
+    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:  # noqa: ARG002
+        """See the base class: blocks are freed at once, what is written or read has references of its own."""
+        return False, None if self._scheduler is None else self._scheduler.request_finished(request)
+
+    def has_pending_push_work(self) -> bool:
+        """See the base class."""
+        return self._scheduler is not None and self._scheduler.has_pending_work()
+
+    # -- a rank's side ----------------------------------------------------------------------------------------------
+
+    def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        """See the base class."""
+        if self._settings.peers_file is None:
+            return
+        device = next(iter(kv_caches.values())).device
+        self._worker = WorkerSide(
+            self._me,
+            get_tensor_model_parallel_rank(),
+            self._cache.num_blocks,
+            self._settings.backends,
+            prepare_thread=_choose_device,
+            record_event=_no_event if device.type == "cpu" else _cuda_event,
+        )
+        self._handshake = RankHandshake(self._worker.register(kv_caches))
+
+    def get_handshake_metadata(self) -> RankHandshake | None:
+        """See the base class."""
+        return self._handshake
+
+    def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
+        """The first thing of every step: what goes with it must be under way before the forward pass takes its time."""
+        if self._worker is not None and isinstance(kv_connector_metadata, StepMetadata):
+            self._worker.before_step(kv_connector_metadata.orders)
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        """See the base class: nothing, peers write."""
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        """See the base class: nothing, no forward pass begins before its blocks are there."""
+
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+        """See the base class: nothing, whole blocks are written."""
+
+    def wait_for_save(self) -> None:
+        """See the base class: the forward pass was launched."""
+        if self._worker is not None:
+            self._worker.after_forward()
+
+    def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:  # noqa: ARG002
+        """See the base class."""
+        loads = () if self._worker is None else self._worker.finished_loads()
+        return KVConnectorTransferResults(finished_recving={load.request for load in loads})
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        """See the base class."""
+        loads = () if self._worker is None else self._worker.finished_loads()
+        return {block for load in loads for block in load.lacking}
+
+    def build_connector_worker_meta(self) -> StepReport | None:
+        """See the base class."""
+        return None if self._worker is None else StepReport(StepReports((self._worker.report(),)))
+
+    # -- both -------------------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """See the base class."""
+        if self._scheduler is not None:
+            self._scheduler.close()
+        if self._worker is not None:
+            self._worker.close()
+
+
+def _log_as_vllm_does() -> None:
+    """vLLM sets up its own loggers only, and leaves the root logger at warnings without a format."""
+    ours, theirs = logging.getLogger("tandem_connector"), logging.getLogger("vllm")
+    if not ours.handlers:
+        ours.handlers, ours.propagate = list(theirs.handlers), not theirs.handlers
+        ours.setLevel(theirs.getEffectiveLevel())
+
+
+def _choose_device(geometry: Geometry) -> None:
+    if geometry.kind is MemoryKind.VRAM:
+        torch.cuda.set_device(geometry.device)
+
+
+def _no_event() -> Event | None:
+    return None
+
+
+def _cuda_event() -> Event | None:
+    event: Event = torch.cuda.Event()
+    event.record()  # type: ignore[attr-defined]
+    return event

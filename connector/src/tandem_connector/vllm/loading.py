@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocks that this engine's requests wait for: from the decision where they come from to the end of the wait.
+
+A request's wait begins once (`matched`, then `allocated`) and ends once, with a `FinishedLoad`. In between it may turn
+from one peer to another, into the same blocks: the same names are the same content, whoever writes it.
+
+    ASKED -> READY -> WAITING <-> BETWEEN -> DONE
+                                                 all but DONE may also go there at once: the engine computes
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, Protocol, assert_never
+
+from tandem_connector.asking.commands import ComputeLocally, Prefilled, WantFrom
+from tandem_connector.contract.messages import MAX_BLOCKS, MAX_TTL
+from tandem_connector.contract.prefill import PrefillReceipt
+from tandem_connector.exchange.commands import LoadEnded
+from tandem_connector.exchange.exchange import Exchange
+from tandem_connector.exchange.types import (
+    BlockHash,
+    BlockId,
+    EndReason,
+    EngineId,
+    Load,
+    Purpose,
+    RequestId,
+    Seconds,
+    WantId,
+)
+from tandem_connector.vllm.asker import Decision
+from tandem_connector.vllm.orders import FinishedLoad
+
+DECISION_PATIENCE: Final = 5.0
+"""Seconds for a decision of asking, which takes milliseconds; after that the engine computes."""
+
+
+class AskerPort(Protocol):
+    """What is used of `Asker`."""
+
+    def progressed(self, request: RequestId) -> None:
+        """Some of its blocks have come."""
+        ...
+
+    def unserved(self, request: RequestId, engine: EngineId) -> None:
+        """The engine won't send them: ask the next one."""
+        ...
+
+    def helps_itself(self, request: RequestId) -> None:
+        """It waits no more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a request's blocks are to come from."""
+
+    engine: EngineId
+    stop: int
+    """Index after the last block that is to be had there."""
+    deadline: Seconds
+    purpose: Purpose
+    least: int = 1
+    """Fewer blocks than this aren't worth it."""
+
+
+class _Phase(Enum):
+    ASKED = auto()
+    """Whether a peer computes it is being decided."""
+    READY = auto()
+    """It is decided where the blocks come from; none are waited for."""
+    WAITING = auto()
+    """A want is open, and the engine doesn't schedule the request."""
+    BETWEEN = auto()
+    """The want ended with blocks lacking; it is being decided who else is asked."""
+    DONE = auto()
+
+
+@dataclass(slots=True)
+class Turn:
+    """One request, and what it got."""
+
+    request: RequestId
+    hashes: Sequence[BlockHash]
+    arrived: Seconds
+    phase: _Phase
+    source: Source | None = None
+    settled: bool = True
+    """Asking has said its last word."""
+    start: int = 0
+    """Index of the first block that is waited for."""
+    stop: int = 0
+    blocks: tuple[BlockId, ...] = ()
+    got: set[int] = field(default_factory=set)
+    """Indices, from `start` on, that have come."""
+    wants: dict[WantId, int] = field(default_factory=dict)
+    """Open wants, and the index from `start` on at which each begins; the last one is waited for."""
+    held_since: Seconds | None = None
+    held: float = 0.0
+    """Seconds for which it was held for blocks on their way for somebody else."""
+    ended: bool = False
+    # -- the account
+    local_blocks: int | None = None
+    """In the engine's own cache when it was first looked for."""
+    received: dict[Purpose, int] = field(default_factory=dict)
+    """Blocks that came for the request."""
+    waited: float = 0.0
+    """Seconds, for all of it."""
+    began: Seconds | None = None
+    receipt: PrefillReceipt | None = None
+    why_local: str = ""
+
+    def lacking(self) -> int | None:
+        """The first index from `start` on that hasn't come."""
+        return next((index for index in range(len(self.blocks)) if index not in self.got), None)
+
+
+class Loading:
+    """All requests of this engine. Scheduler's thread."""
+
+    def __init__(
+        self, exchange: Exchange, asker: AskerPort | None, *, hold: float, offers: bool, fetches: bool
+    ) -> None:
+        """Without requests.
+
+        Args:
+            exchange: the engine's.
+            asker: None on an engine that asks nobody.
+            hold: seconds for which a request waits for blocks that are on their way for somebody else.
+            offers: whether a request's blocks are offered to its P.
+            fetches: whether sources of `Purpose.REVERSE_FETCH` may be used.
+        """
+        self._exchange = exchange
+        self._asker = asker
+        self._hold = hold
+        self._offers = offers
+        self._fetches = fetches
+        self._turns: dict[RequestId, Turn] = {}
+        self._early: dict[RequestId, list[Decision]] = {}
+        self._of_want: dict[WantId, RequestId] = {}
+        self._between: dict[RequestId, Seconds] = {}
+        """Requests that wait for a decision in `BETWEEN`, and until when."""
+        self._finished: list[FinishedLoad] = []
+
+    def take_finished(self) -> tuple[FinishedLoad, ...]:
+        """The waits that ended since the last call."""
+        finished, self._finished = tuple(self._finished), []
+        return finished
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether `take_finished` has something to give."""
+        return bool(self._finished)
+
+    def turn(self, request: RequestId) -> Turn | None:
+        """The request's, while it lives."""
+        return self._turns.get(request)
+
+    # -- a request --------------------------------------------------------------------------------------------------
+
+    def arrived(
+        self, request: RequestId, hashes: Sequence[BlockHash], now: Seconds, *, asked: bool, source: Source | None
+    ) -> None:
+        """A request is new; `asked`: asking was told of it; `source`: where its blocks are, if that is known already."""
+        usable = source if source is None or source.purpose is not Purpose.REVERSE_FETCH or self._fetches else None
+        phase = _Phase.ASKED if asked else _Phase.READY if usable else _Phase.DONE
+        self._turns[request] = Turn(request, hashes, now, phase, source=usable, settled=not asked)
+        for decision in self._early.pop(request, ()):
+            self.decided(decision, now)
+
+    def decided(self, decision: Decision, now: Seconds) -> None:
+        """Asking has decided something of a request, which need not have reached the scheduler yet, or be live still."""
+        turn = self._turns.get(decision.request)
+        if turn is None:
+            self._early.setdefault(decision.request, []).append(decision)
+            return
+        if turn.ended:
+            return
+        match decision:
+            case WantFrom():
+                self._turn_to(turn, decision, now)
+            case ComputeLocally(_, why, home):
+                turn.settled, turn.why_local = True, why.value
+                self._offer_to(turn, home)
+                self._compute(turn, now)
+            case Prefilled(_, _, receipt):
+                turn.settled, turn.receipt = True, receipt
+                if turn.phase is _Phase.BETWEEN:
+                    self._finish(turn, now)
+            case _:
+                assert_never(decision)
+
+    def forget_early(self, known: set[RequestId]) -> None:
+        """Drop decisions on requests that never came, but those in `known`."""
+        for request in [request for request in self._early if request not in known]:
+            del self._early[request]
+
+    def _turn_to(self, turn: Turn, want: WantFrom, now: Seconds) -> None:
+        if turn.phase is _Phase.DONE:
+            self._help_itself(turn)
+            return
+        turn.source = Source(want.engine, want.stop, want.deadline, Purpose.FORWARD)
+        self._offer_to(turn, want.engine)
+        match turn.phase:
+            case _Phase.ASKED:
+                turn.phase = _Phase.READY
+            case _Phase.WAITING:
+                self._exchange.cancel(turn.request, now)
+                self._ask(turn, now)
+            case _Phase.BETWEEN:
+                self._ask(turn, now)
+
+    def _offer_to(self, turn: Turn, engine: EngineId | None) -> None:
+        if self._offers and engine is not None:
+            self._exchange.offers_go_to(turn.request, engine)
+
+    def _compute(self, turn: Turn, now: Seconds) -> None:
+        turn.source = None
+        match turn.phase:
+            case _Phase.WAITING:
+                self._exchange.cancel(turn.request, now)  # the wait ends with the want, whose last blocks count
+            case _Phase.BETWEEN:
+                self._finish(turn, now)
+            case _:
+                turn.phase = _Phase.DONE
+
+    # -- the scheduler's questions ----------------------------------------------------------------------------------
+
+    def matched(self, request: RequestId, computed: int, usable: int, now: Seconds) -> int | None:
+        """How many blocks the request is to wait for, after those that it has; None: that can't be said yet.
+
+        Args:
+            request: a new request, or one that was preempted.
+            computed: blocks that are in the engine's own cache.
+            usable: blocks that may come from elsewhere, `computed` included; the engine computes the last token.
+            now: the time.
+        """
+        turn = self._turns.get(request)
+        if turn is None:
+            return 0
+        if turn.local_blocks is None:
+            turn.local_blocks = computed
+        if turn.phase is _Phase.DONE and turn.blocks:
+            return 0
+        if self._is_coming(turn, computed, usable, now):
+            return None
+        if turn.phase is _Phase.ASKED:
+            if now - turn.arrived < DECISION_PATIENCE:
+                return None
+            self._help_itself(turn)
+        source = turn.source
+        stop = 0 if source is None else min(source.stop, usable, len(turn.hashes), computed + MAX_BLOCKS)
+        if turn.phase is not _Phase.READY or source is None or stop - computed < source.least or now >= source.deadline:
+            turn.phase = _Phase.DONE
+            return 0
+        turn.start, turn.stop = computed, stop
+        return stop - computed
+
+    def _is_coming(self, turn: Turn, computed: int, usable: int, now: Seconds) -> bool:
+        """The next block is on its way for somebody else: waiting for it is cheaper than anything, for some time."""
+        lacks = computed < min(usable, len(turn.hashes))
+        is_coming = lacks and self._exchange.incoming_prefix([turn.hashes[computed]]) > 0
+        if turn.held_since is not None:
+            turn.waited, turn.held = turn.waited + now - turn.held_since, turn.held + now - turn.held_since
+        turn.held_since = now if is_coming and turn.held < self._hold else None
+        return turn.held_since is not None
+
+    def allocated(self, request: RequestId, blocks: Sequence[BlockId], now: Seconds) -> None:
+        """The request has these blocks, and waits; some blocks after `matched` has said how many."""
+        turn = self._turns[request]
+        turn.blocks = tuple(blocks[turn.start : turn.stop])
+        turn.began = now
+        self._ask(turn, now)
+
+    def _ask(self, turn: Turn, now: Seconds) -> None:
+        source, first = turn.source, turn.lacking()
+        if source is None or first is None:
+            self._finish(turn, now)
+            return
+        ttl = min(source.deadline - now, MAX_TTL)
+        want = None
+        if ttl > 0:
+            load = Load(
+                request=turn.request,
+                purpose=source.purpose,
+                hashes=tuple(turn.hashes[turn.start + first : turn.stop]),
+                blocks=turn.blocks[first:],
+                ttl=Seconds(ttl),
+                wait=source.purpose is Purpose.FORWARD,
+            )
+            want = self._exchange.want(source.engine, load, now)
+        if want is None:
+            self._next_peer(turn, source.engine, now)
+            return
+        turn.phase = _Phase.WAITING
+        self._between.pop(turn.request, None)
+        turn.wants[want] = first
+        self._of_want[want] = turn.request
+
+    def _next_peer(self, turn: Turn, engine: EngineId, now: Seconds) -> None:
+        if turn.settled or self._asker is None:
+            self._finish(turn, now)
+            return
+        turn.phase = _Phase.BETWEEN
+        self._between[turn.request] = Seconds(now + DECISION_PATIENCE)
+        self._asker.unserved(turn.request, engine)
+
+    # -- what comes -------------------------------------------------------------------------------------------------
+
+    def received(self, want: WantId) -> None:
+        """Blocks of a want have come."""
+        request = self._of_want.get(want)
+        if request is not None and self._asker is not None:
+            self._asker.progressed(request)
+
+    def load_ended(self, load: LoadEnded, now: Seconds) -> None:
+        """A want of a request has ended."""
+        self._of_want.pop(load.want, None)
+        turn = self._turns.get(load.request)
+        if turn is None or load.want not in turn.wants:
+            return
+        is_last = load.want == max(turn.wants)
+        first = turn.wants.pop(load.want)
+        turn.received[load.purpose] = turn.received.get(load.purpose, 0) + len(load.good)
+        if load.reason is EndReason.RESET:
+            turn.got.clear()
+        else:
+            turn.got.update(first + index for index in load.good)
+        if not is_last or turn.phase is not _Phase.WAITING:
+            return
+        if turn.ended or load.reason is EndReason.RESET or turn.lacking() is None:
+            self._finish(turn, now)
+        else:
+            self._next_peer(turn, load.peer, now)
+
+    def _finish(self, turn: Turn, now: Seconds) -> None:
+        """End the request's wait, which has begun."""
+        if turn.phase is _Phase.DONE or not turn.blocks:
+            turn.phase = _Phase.DONE
+            return
+        lacking = tuple(block for index, block in enumerate(turn.blocks) if index not in turn.got)
+        if lacking and not turn.ended:
+            self._help_itself(turn)
+        # An aborted request computes nothing: its blocks are only given back.
+        self._finished.append(FinishedLoad(turn.request, () if turn.ended else lacking))
+        turn.phase = _Phase.DONE
+        self._between.pop(turn.request, None)
+        if turn.began is not None:
+            turn.waited += now - turn.began
+
+    def _help_itself(self, turn: Turn) -> None:
+        if not turn.settled and self._asker is not None:
+            turn.settled = True
+            self._asker.helps_itself(turn.request)
+
+    # -- ends -------------------------------------------------------------------------------------------------------
+
+    def request_ended(self, request: RequestId, now: Seconds) -> Turn | None:
+        """The request is over. If it waits, its wait ends now, whatever still comes."""
+        self._early.pop(request, None)
+        turn = self._turns.pop(request, None)
+        if turn is None:
+            return None
+        turn.ended = True
+        for want in turn.wants:
+            self._of_want.pop(want, None)
+        if turn.phase in {_Phase.WAITING, _Phase.BETWEEN}:
+            self._finish(turn, now)
+        return turn
+
+    def tick(self, now: Seconds) -> None:
+        """End waits for a decision that doesn't come."""
+        for request in [request for request, until in self._between.items() if now >= until]:
+            self._finish(self._turns[request], now)
+
+    def next_due(self) -> Seconds | None:
+        """When `tick` has something to do."""
+        return min(self._between.values(), default=None)

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler's side: what each of vLLM's hooks means for the exchange. On the engine's main thread, but `arrived`."""
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tandem_connector.contract.messages import Hello
+from tandem_connector.contract.prefill import (
+    VERSION,
+    NoteProblem,
+    PrefillNote,
+    PrefillReceipt,
+    PromptName,
+    read_note,
+    receipt_params,
+)
+from tandem_connector.contract.types import EngineId, Role
+from tandem_connector.exchange.exchange import Exchange
+from tandem_connector.exchange.settings import ExchangeSettings
+from tandem_connector.exchange.types import BlockHash, BlockId, Purpose, RequestId, Seconds, StepId
+from tandem_connector.vllm.account import TurnAccount, account_params
+from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, ended_well
+from tandem_connector.vllm.conduct import Conduct
+from tandem_connector.vllm.journal import Journal
+from tandem_connector.vllm.keys import CurveKeys
+from tandem_connector.vllm.loading import Loading, Source, Turn
+from tandem_connector.vllm.orders import RankReport, StepOrders
+from tandem_connector.vllm.recording import RecordedExchange
+from tandem_connector.vllm.settings import ConnectorSettings
+from tandem_connector.vllm.steps import Progress, Scheduled, Steps
+from tandem_connector.vllm.surroundings import Surroundings, seal_of
+
+_log = logging.getLogger(__name__)
+_TALLY_EVERY: Final = 0.25
+"""Seconds between two counts of the tokens that wait to be computed."""
+
+
+class SchedulerSide:
+    """One engine's. It is ready when `bind` and then `start` were called."""
+
+    def __init__(
+        self,
+        me: EngineId,
+        settings: ConnectorSettings,
+        surroundings: Surroundings,
+        keys: CurveKeys | None,
+        block_size: int,
+    ) -> None:
+        self._me = me
+        self._settings = settings
+        self._surroundings = surroundings
+        self._seal = seal_of(keys)
+        self._block_size = block_size
+        self._asks = settings.peers_file is not None and settings.role is Role.DECODE
+        self._asked: set[RequestId] = set()
+        self._steps = Steps(block_size)
+        self._step = StepId(0)
+        self._computing: set[StepId] = set()
+        """Steps in flight that compute something."""
+        self._notes: dict[RequestId, PrefillNote] = {}
+        self._requests: dict[RequestId, Any] = {}
+        self._tallied = 0.0
+        self._idle_wait = 0.0
+
+    # -- beginning --------------------------------------------------------------------------------------------------
+
+    def bind(self, manager: Any) -> None:
+        """The engine's `KVCacheManager` is there."""
+        self._manager = manager
+        self._pool = EnginePool(manager.block_pool, self._block_size, self._settings.landing_share)
+        settings = ExchangeSettings(
+            landing_ttl=Seconds(self._settings.landing_deadline),
+            offer_every=self._settings.offer_every,
+            quarantine_blocks=int(self._pool.blocks * self._settings.quarantine_share),
+        )
+        self._journal = Journal(self._settings.journal) if self._settings.journal is not None else None
+        if self._journal is None:
+            self._exchange = Exchange(self._me, self._pool, settings)
+        else:
+            self._exchange = RecordedExchange(self._me, self._pool, settings, self._journal)
+        self._pool.before_reset(self._before_reset)
+
+    def start(self, hello: Hello, *, idle_wait: float, model: str) -> None:
+        """All ranks have told of their memory.
+
+        Args:
+            hello: what peers are told of it.
+            idle_wait: seconds to sleep at most in an empty step.
+            model: the served model's name.
+
+        Raises:
+            ListenError: the engine can't listen for its peers.
+        """
+        self._idle_wait = idle_wait
+        self._surroundings.start(hello, block_size=self._block_size, model=model)
+        self._loading = Loading(
+            self._exchange,
+            self._surroundings.asker,
+            hold=self._settings.landing_deadline,
+            offers=self._settings.reverse.pushes,
+            fetches=self._settings.reverse.fetches,
+        )
+        self._conduct = Conduct(self._exchange, self._loading, self._surroundings, len(hello.ranks))
+
+    def close(self) -> None:
+        """The engine ends."""
+        self._surroundings.close()
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def arrived(self, request: Any) -> None:
+        """A request is on its way to the scheduler; on vLLM's input thread, or the main one when that can't be seen."""
+        if not self._asks or request.request_id in self._asked:
+            return
+        arrival = arrival_of(request, self._block_size)
+        self._asked.add(arrival.request)
+        self._surroundings.arrived(arrival, self._pool.prefix(arrival.hashes))
+
+    def on_new_request(self, request: Any) -> None:
+        """A request reached the scheduler."""
+        self.arrived(request)
+        name, now = RequestId(request.request_id), _now()
+        prompt = [BlockHash(each) for each in request.block_hashes]
+        self._requests[name] = request
+        self._steps.arrived(name, request.block_hashes, request.num_prompt_tokens)
+        self._exchange.request_produces(name, prompt)
+        source = self._source_of(request, name, prompt, now)
+        self._loading.arrived(name, prompt, now, asked=name in self._asked, source=source)
+        self._conduct.carry_out(now)
+
+    def _source_of(self, request: Any, name: RequestId, prompt: Sequence[BlockHash], now: Seconds) -> Source | None:
+        """Where a request that decode asked for may have blocks from, if its note is good."""
+        if self._settings.role is not Role.PREFILL or not prompt:
+            return None
+        title = PromptName(request.num_prompt_tokens, prompt[-1])
+        note = read_note(request.kv_transfer_params, self._seal, title, self._me, self._conduct.connected)
+        match note:
+            case NoteProblem():
+                _log.info("note_not_used request=%s why=%s", name, note)
+            case PrefillNote():
+                self._notes[name] = note
+                return Source(
+                    note.decode,
+                    note.held_tokens // self._block_size,
+                    Seconds(now + self._settings.fetch_deadline),
+                    Purpose.REVERSE_FETCH,
+                    self._settings.fetch_min_blocks,
+                )
+        return None
+
+    def matched(self, request: Any, computed_tokens: int) -> int | None:
+        """How many tokens the request is to wait for; None: it can't be said yet."""
+        now = _now()
+        self._take_decisions(now)
+        blocks = self._loading.matched(
+            RequestId(request.request_id),
+            computed_tokens // self._block_size,
+            (request.num_tokens - 1) // self._block_size,
+            now,
+        )
+        return None if blocks is None else blocks * self._block_size
+
+    def allocated(self, request: Any, blocks: Sequence[Any]) -> None:
+        """The request has these blocks (of all its tokens), and waits."""
+        now = _now()
+        self._loading.allocated(RequestId(request.request_id), [BlockId(block.block_id) for block in blocks], now)
+        self._conduct.carry_out(now)
+
+    def request_finished(self, request: Any) -> dict[str, object] | None:
+        """A request is over; what its response is to say of it."""
+        name, now = RequestId(request.request_id), _now()
+        self._requests.pop(name, None)
+        progress = self._steps.ended(name)
+        self._exchange.request_ended(name, now, offer=ended_well(request))
+        turn = self._loading.request_ended(name, now)
+        self._conduct.carry_out(now)
+        if name in self._asked:
+            self._asked.discard(name)
+            if self._surroundings.asker is not None:
+                full = request.num_computed_tokens // self._block_size
+                self._surroundings.asker.ended(name, [BlockHash(each) for each in request.block_hashes[:full]])
+        note = self._notes.pop(name, None)
+        if turn is None or progress is None:
+            return None
+        return self._account(request, turn, progress, note)
+
+    def _account(
+        self, request: Any, turn: Turn, progress: Progress, note: PrefillNote | None
+    ) -> dict[str, object] | None:
+        size = self._block_size
+        received = {purpose: blocks * size for purpose, blocks in turn.received.items() if blocks}
+        account = TurnAccount(
+            prompt=request.num_prompt_tokens,
+            output=request.num_output_tokens,
+            cached=(turn.local_blocks or 0) * size,
+            received=received,
+            computed=progress.computed,
+            computed_by_prefill=turn.receipt.computed_tokens if turn.receipt is not None else None,
+            fetched_by_prefill=turn.receipt.fetched_tokens if turn.receipt is not None else None,
+            waited_ms=round(turn.waited * 1000, 3),
+            local=turn.why_local,
+        )
+        if self._journal is not None:
+            self._journal.write("turn", {"request": turn.request, **msgspec.structs.asdict(account)})
+        if note is not None:
+            return receipt_params(
+                PrefillReceipt(
+                    version=VERSION,
+                    prefill=self._me,
+                    computed_tokens=progress.computed,
+                    cached_tokens=account.cached,
+                    fetched_tokens=received.get(Purpose.REVERSE_FETCH, 0),
+                )
+            )
+        return account_params(account) if self._asks else None
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    def build_step(self, output: Any) -> StepOrders:
+        """A step was scheduled; what the ranks are to do with it."""
+        self._step = StepId(self._step + 1)
+        computes = output.total_num_scheduled_tokens > 0
+        if computes:
+            self._computing.add(self._step)
+        elif not output.finished_req_ids:
+            self._sleep()
+        now = _now()
+        self._exchange.step_scheduled(self._step, self._steps.scheduled(self._scheduled(output), self._blocks_of))
+        self._turn(now)
+        return StepOrders(self._step, self._conduct.take_orders(), self._loading.take_finished())
+
+    def _sleep(self) -> None:
+        """An empty step has nothing to do before somebody has news: don't let vLLM spin."""
+        if self._computing or self._is_busy():
+            return
+        due = self._conduct.next_due()
+        self._surroundings.wait(self._idle_wait if due is None else min(self._idle_wait, due - _now()))
+
+    def _scheduled(self, output: Any) -> Iterable[Scheduled]:
+        for name, tokens in output.num_scheduled_tokens.items():
+            request = self._requests.get(name)
+            if request is not None:
+                yield Scheduled(name, request.num_computed_tokens, tokens)
+
+    def _blocks_of(self, request: RequestId, start: int, stop: int) -> Sequence[BlockId]:
+        return [BlockId(block.block_id) for block in blocks_of(self._manager, request)[start:stop]]
+
+    def _turn(self, now: Seconds) -> None:
+        self._conduct.take_news(now)
+        self._conduct.tick(now)
+        self._conduct.carry_out(now)
+        self._surroundings.set_alarm(self._conduct.next_due())
+        if now - self._tallied >= _TALLY_EVERY:
+            self._tallied = now
+            waiting = sum(
+                max(0, request.num_prompt_tokens - request.num_computed_tokens) for request in self._requests.values()
+            )
+            self._exchange.set_waiting_tokens(waiting)
+            self._surroundings.set_waiting_tokens(waiting)
+
+    def _take_decisions(self, now: Seconds) -> None:
+        """In the midst of scheduling: names that the step is giving mustn't be looked up, so messages have to wait."""
+        self._conduct.take_decisions(now)
+        self._conduct.carry_out(now)
+
+    def take_reports(self, reports: Iterable[RankReport]) -> None:
+        """A step's output is there, and what the ranks said with it."""
+        now = _now()
+        listed = tuple(reports)
+        self._conduct.take_reports(listed, now)
+        if listed:
+            ran = min(report.step for report in listed)
+            self._computing = {step for step in self._computing if step > ran}
+        self._turn(now)
+
+    def _is_busy(self) -> bool:
+        return self._surroundings.has_news or self._conduct.has_orders or self._loading.has_finished
+
+    def has_pending_work(self) -> bool:
+        """Whether the engine must step although no request is to be computed."""
+        due = self._conduct.next_due()
+        return self._is_busy() or self._exchange.expects_workers or (due is not None and due <= _now())
+
+    def _before_reset(self) -> None:
+        now = _now()
+        self._exchange.reset(now)
+        self._conduct.carry_out(now)
+
+
+def _now() -> Seconds:
+    return Seconds(time.monotonic())

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How one engine is told to exchange: `kv_connector_extra_config`, and what the operator sets on the pod."""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from tandem_connector.contract.environment import KEYS_FILE, PEERS_FILE, ROLE, SIDE_CHANNEL_PORT
+from tandem_connector.contract.reverse import Reverse
+from tandem_connector.contract.types import Role
+
+HOST_VARIABLE: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
+"""The pod's address; the one that the peer table gives to peers. Read under vLLM's own name for it."""
+PORT_VARIABLE: Final = "VLLM_NIXL_SIDE_CHANNEL_PORT"
+REVISION: Final = "TANDEM_REVISION"
+"""Revision of the engine's pod, as in the peer table. Not set: the peers of the table are taken to be of the same."""
+API_KEY_VARIABLE: Final = "VLLM_API_KEY"
+_FROM_ENVIRONMENT: Final = {
+    "listen_host": HOST_VARIABLE,
+    "listen_port": PORT_VARIABLE,
+    "role": ROLE,
+    "peers_file": PEERS_FILE,
+    "keys_file": KEYS_FILE,
+    "revision": REVISION,
+    "api_key": API_KEY_VARIABLE,
+}
+
+
+class SettingsError(Exception):
+    """The engine must not start: a setting is wrong. The text names each, with what is allowed."""
+
+
+class ConnectorSettings(BaseModel):
+    """All settings. What has no default of the engine's own comes from the variable that is named with it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    listen_host: str = "127.0.0.1"
+    """The IP address to listen on for peers (`VLLM_NIXL_SIDE_CHANNEL_HOST`). Without keys only loopback is allowed."""
+    listen_port: Annotated[int, Field(ge=0, le=65_535)] = SIDE_CHANNEL_PORT
+    """And the port (`VLLM_NIXL_SIDE_CHANNEL_PORT`); 0 takes a free one."""
+    role: Role | None = None
+    """`prefill` or `decode` (`TANDEM_ROLE`). Needed when there is a peer table."""
+    peers_file: Path | None = None
+    """The peer table (`TANDEM_PEERS_FILE`). None: the engine has no peers, and is a plain vLLM server."""
+    keys_file: Path | None = None
+    """The resource's key (`TANDEM_KEYS_FILE`)."""
+    revision: str = ""
+    api_key: Annotated[str | None, Field(repr=False)] = None
+    """What the prefill engines were started with as `--api-key` (`VLLM_API_KEY`)."""
+
+    disaggregate_above_tokens: Annotated[int, Field(ge=0)] = 256
+    """Decode asks for a prefill when more prompt tokens than this are missing; 0: always."""
+    reverse: Reverse = Reverse.PUSH_AND_FETCH
+    """Which ways blocks go back to prefill."""
+    patience: Annotated[float, Field(gt=0, le=1_800)] = 20.0
+    """Seconds for which a prefill engine may show no progress, besides the time for what it has to compute before."""
+    fetch_deadline: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """Seconds for which prefill waits for what it fetches from decode."""
+    fetch_min_blocks: Annotated[int, Field(ge=1)] = 4
+    """Prefill fetches nothing when fewer blocks than this are to be had: computing them is as fast."""
+    landing_share: Annotated[float, Field(ge=0, le=1)] = 0.25
+    """Part of the free blocks that may be taken at one time for what peers offer."""
+    landing_deadline: Annotated[float, Field(gt=0, le=600)] = 5.0
+    """Seconds for which blocks are held for what was offered, and for which a request waits for it at most."""
+    offer_every: Annotated[int, Field(ge=0)] = 8
+    """Full blocks that a request computes between two offers while it decodes; 0: only at its end."""
+    quarantine_share: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """Part of the pool that may be in quarantine before the engine is unhealthy."""
+    backends: Annotated[tuple[str, ...], Field(min_length=1)] = ("UCX",)
+    """NIXL backends, the first that takes the memory is used."""
+    journal: Path | None = None
+    """Debug log of the exchange, for `python -m tandem_connector.vllm.replay`. None: none."""
+
+    @field_validator("listen_host")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        ip_address(value)
+        return value
+
+    @classmethod
+    def of(cls, extra: Mapping[str, Any], environment: Mapping[str, str]) -> Self:
+        """The settings in `kv_connector_extra_config`, and in variables where that has none.
+
+        Raises:
+            SettingsError: one is unknown or wrong, or they contradict each other.
+        """
+        told = {
+            name: environment[variable] for name, variable in _FROM_ENVIRONMENT.items() if environment.get(variable)
+        }
+        try:
+            settings = cls.model_validate({**told, **extra})
+        except ValidationError as error:
+            raise SettingsError("; ".join(_told(dict(at)) for at in error.errors())) from None
+        if settings.peers_file is not None and settings.role is None:
+            raise SettingsError(f"a peer table is given, but no role: set {ROLE} to prefill or decode")
+        return settings
+
+
+def _told(error: dict[str, Any]) -> str:
+    name = ".".join(map(str, error["loc"]))
+    variable = _FROM_ENVIRONMENT.get(name)
+    where = f"kv_connector_extra_config.{name}" + (f" or {variable}" if variable else "")
+    return f"{where}: {error['msg']}"

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which blocks a scheduled step fills, request by request."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tandem_connector.exchange.types import BlockHash, BlockId, FreshBlocks, RequestId
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one request's blocks have been announced as filled."""
+
+    request: RequestId
+    hashes: Sequence[BlockHash]
+    """Of all full blocks, growing with the output."""
+    prompt: int
+    """Tokens of the prompt."""
+    announced: int | None = None
+    """Blocks that were in the cache, or announced; None before the first step."""
+    computed: int = 0
+    """Prompt tokens computed here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What a step does for one request."""
+
+    request: RequestId
+    before: int
+    """Tokens computed before the step, steps in flight included."""
+    tokens: int
+    """Tokens that it computes."""
+
+
+BlocksOf = Callable[[RequestId, int, int], Sequence[BlockId]]
+"""The block ids of a request from one index to another."""
+
+
+class Steps:
+    """All live requests."""
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self._requests: dict[RequestId, Progress] = {}
+
+    def arrived(self, request: RequestId, hashes: Sequence[BlockHash], prompt: int) -> None:
+        """A request is new; `hashes` is the engine's own growing list."""
+        self._requests[request] = Progress(request, hashes, prompt)
+
+    def ended(self, request: RequestId) -> Progress | None:
+        """The request is over."""
+        return self._requests.pop(request, None)
+
+    def scheduled(self, step: Iterable[Scheduled], blocks_of: BlocksOf) -> list[FreshBlocks]:
+        """What the step fills and has a name.
+
+        The name of a block is known with its last token. Where steps overlap, that is after the step which fills the
+        block was scheduled; it is then announced with the next one: later than need be, never earlier.
+        """
+        fresh = []
+        for each in step:
+            progress = self._requests.get(each.request)
+            if progress is None:
+                continue
+            progress.computed += max(
+                0, min(each.before + each.tokens, progress.prompt) - min(each.before, progress.prompt)
+            )
+            held = each.before // self._block_size
+            # Below what was announced: it was preempted, and computes again. Above, the first time: cached or received.
+            start = held if progress.announced is None else min(progress.announced, held)
+            stop = min((each.before + each.tokens) // self._block_size, len(progress.hashes))
+            progress.announced = max(start, stop)
+            if stop > start:
+                hashes = tuple(progress.hashes[start:stop])
+                blocks = tuple(blocks_of(each.request, start, stop))
+                fresh.append(FreshBlocks(each.request, start, hashes, blocks))
+        return fresh

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The threads beside the engine's own, and what they have to tell it.
+
+Each of them puts its news where the scheduler's side takes them, and makes the engine look: from its sleep between two
+empty steps by the doorbell, from idleness by vLLM's own input queue.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from tandem_connector.asking.asking import Asking
+from tandem_connector.asking.settings import AskingSettings
+from tandem_connector.asking.types import Answer, Arrival, CallFailed, CallId
+from tandem_connector.asking.wire import prefill_call
+from tandem_connector.contract.messages import Hello, Message
+from tandem_connector.contract.prefill import Seal
+from tandem_connector.contract.types import EngineId, Role
+from tandem_connector.exchange.types import Seconds
+from tandem_connector.vllm.adapter import EngineInput
+from tandem_connector.vllm.alarm import Alarm
+from tandem_connector.vllm.asker import Asker, Decision
+from tandem_connector.vllm.doorbell import Doorbell
+from tandem_connector.vllm.keys import CurveKeys
+from tandem_connector.vllm.network.endpoint import Endpoint
+from tandem_connector.vllm.network.events import Event
+from tandem_connector.vllm.network.greeting import Identity
+from tandem_connector.vllm.network.thread import Network
+from tandem_connector.vllm.peer_table import TableChange, TableCounts
+from tandem_connector.vllm.peers_file import PeersFile
+from tandem_connector.vllm.prefill import HttpSettings, PrefillCaller
+from tandem_connector.vllm.settings import ConnectorSettings
+
+_log = logging.getLogger(__name__)
+_LOAD_EVERY: Final = 0.5
+"""Seconds after which a peer's word on its queue counts as new: it says it about as often."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLeft:
+    """The peer table doesn't name this engine any more: its pod is gone."""
+
+    peer: EngineId
+
+
+News: TypeAlias = Event | Decision | PeerLeft
+
+
+class Surroundings:
+    """All of them. `take` and `wait` are for the scheduler's thread, the others for any."""
+
+    def __init__(self, me: EngineId, settings: ConnectorSettings, keys: CurveKeys | None, engine: EngineInput) -> None:
+        self._me = me
+        self._settings = settings
+        self._keys = keys
+        self._engine = engine
+        self._news: deque[Decision | PeerLeft] = deque()
+        self._has_news = False
+        self._loads_told: dict[EngineId, float] = {}
+        self._doorbell = Doorbell(me)
+        self._alarm = Alarm(self.wake)
+        self._network: Network | None = None
+        self._caller: PrefillCaller | None = None
+        self._file: PeersFile | None = None
+        self.asker: Asker | None = None
+        """None on an engine that asks nobody: prefill, and one without a peer table."""
+
+    def start(self, hello: Hello, *, block_size: int, model: str) -> None:
+        """Listen, read the peer table, and ask for prefills from now on.
+
+        Args:
+            hello: what peers are told of this engine.
+            block_size: tokens per block.
+            model: the served model's name.
+
+        Raises:
+            ListenError: the address can't be listened on, or may not be without keys.
+        """
+        if self._settings.peers_file is None:
+            return
+        bind = Endpoint(self._settings.listen_host, self._settings.listen_port)
+        self._network = Network(Identity(self._me, hello), bind, self._keys, self._told)
+        if self._settings.role is Role.DECODE:
+            self.asker = self._asker(self._network, block_size, model)
+        self._file = PeersFile(self._settings.peers_file, self._table_changed)
+
+    def _asker(self, network: Network, block_size: int, model: str) -> Asker:
+        settings = AskingSettings(
+            block_size=block_size,
+            above_tokens=self._settings.disaggregate_above_tokens,
+            reverse=self._settings.reverse,
+            patience=Seconds(self._settings.patience),
+        )
+        seal = seal_of(self._keys)
+        caller = self._caller = PrefillCaller(self._call_ended, HttpSettings(api_key=self._settings.api_key))
+        return Asker(
+            Asking(self._settings.revision, settings),
+            caller=caller,
+            call_of=lambda start: prefill_call(start, me=self._me, model=model, seal=seal),
+            send=network.send,
+            loads=self._loads,
+            decided=self._decided,
+        )
+
+    # -- for the scheduler's thread ---------------------------------------------------------------------------------
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `take` may have something to give."""
+        return self._has_news
+
+    def take(self) -> list[News]:
+        """What happened since the last call: peers' changes and messages, then decisions.
+
+        Raises:
+            NetworkError: the network has failed.
+        """
+        self._has_news = False
+        news: list[News] = list(self._network.take()) if self._network is not None else []
+        return news + self.take_decisions()
+
+    def take_decisions(self) -> list[Decision | PeerLeft]:
+        """What was decided since the last call, messages left aside; peers that left are among it."""
+        decisions = []
+        while self._news:
+            decisions.append(self._news.popleft())
+        return decisions
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until there may be news of anybody, or a rank or the engine's input queue has something."""
+        self._doorbell.wait(seconds)
+
+    def set_alarm(self, at: float | None) -> None:
+        """Make the engine look at this time of the monotonic clock."""
+        self._alarm.set(at)
+
+    def send(self, peer: EngineId, message: Message) -> None:
+        """Send a message, if the peer is connected."""
+        if self._network is not None:
+            self._network.send(peer, message)
+
+    def drop(self, peer: EngineId, why: str) -> None:
+        """Close the connection to a peer that broke the protocol."""
+        if self._network is not None:
+            self._network.drop(peer, why)
+
+    def set_waiting_tokens(self, tokens: int) -> None:
+        """How many prompt tokens wait to be computed here."""
+        if self._network is not None:
+            self._network.set_waiting_tokens(tokens)
+
+    @property
+    def network(self) -> Network | None:
+        """None without a peer table."""
+        return self._network
+
+    @property
+    def table_counts(self) -> TableCounts | None:
+        """What has become of the peer table's contents; None without one."""
+        return self._file.counts if self._file is not None else None
+
+    def close(self) -> None:
+        """End all threads."""
+        for part in (self._file, self.asker, self._network, self._alarm, self._doorbell):
+            if part is not None:
+                part.close()
+        if self._caller is not None:
+            self._caller.stop()
+
+    # -- from other threads -----------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Make the engine look."""
+        self._doorbell.ring()
+        self._engine.wake()
+
+    def ring(self) -> None:
+        """End the engine's sleep between two empty steps."""
+        self._doorbell.ring()
+
+    def arrived(self, arrival: Arrival, held_blocks: int) -> None:
+        """A request has come to an engine that may ask for its prefill."""
+        if self.asker is not None:
+            self.asker.arrived(arrival, held_blocks)
+
+    def _told(self) -> None:
+        if not self._has_news:
+            self._has_news = True
+            self.wake()
+
+    def _decided(self, decision: Decision) -> None:
+        self._news.append(decision)
+        self._told()
+
+    def _call_ended(self, call: CallId, outcome: Answer | CallFailed) -> None:
+        if self.asker is not None:
+            self.asker.call_ended(call, outcome)
+
+    def _loads(self) -> Mapping[EngineId, int]:
+        """What peers said of their queues since they were asked the last time."""
+        if self._network is None:
+            return {}
+        now, loads = time.monotonic(), {}
+        for engine in self._network.stages():
+            tokens = self._network.waiting_tokens(engine)
+            if tokens is not None and now - self._loads_told.get(engine, 0.0) >= _LOAD_EVERY:
+                self._loads_told[engine] = now
+                loads[engine] = tokens
+        return loads
+
+    def _table_changed(self, change: TableChange) -> None:
+        endpoints: dict[EngineId, Endpoint] = {}
+        for peer in change.table.peers:
+            try:
+                endpoints[peer.engine] = Endpoint.of(peer)
+            except ValueError as error:
+                _log.error("peer_ignored peer=%s why=%s", peer.engine, error)
+        if self._network is not None:
+            self._network.set_peers(endpoints)
+        gone = [peer.engine for peer in change.removed]
+        if self.asker is not None:
+            revision = self._settings.revision
+            # An engine that wasn't told its own revision takes the table's word: it lists no others, and Hello compares.
+            peers = [peer if revision else peer.model_copy(update={"revision": ""}) for peer in change.table.peers]
+            self.asker.table(peers, gone)
+        for engine in gone:
+            self._loads_told.pop(engine, None)
+            self._news.append(PeerLeft(engine))
+        self._told()
+
+
+def seal_of(keys: CurveKeys | None) -> Seal:
+    """The seal of a resource's notes."""
+    return Seal.without_keys() if keys is None else Seal(keys.secret)
