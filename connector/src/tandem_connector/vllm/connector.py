@@ -236,7 +236,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
 
 
 def _log_as_vllm_does() -> None:
-    """vLLM sets up its own loggers only, and leaves the root logger at warnings without a format."""
+    """There are only vLLM's own loggers set up; the root logger has warnings only, and no format."""
     ours, theirs = logging.getLogger("tandem_connector"), logging.getLogger("vllm")
     if not ours.handlers:
         ours.handlers, ours.propagate = list(theirs.handlers), not theirs.handlers
