@@ -8,7 +8,7 @@ from one peer to another, into the same blocks: the same names are the same cont
                                                  all but DONE may also go there at once: the engine computes
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, Protocol, assert_never
 
 from tandem_connector.asking.commands import ComputeLocally, Prefilled, WantFrom

@@ -144,10 +144,11 @@ def _added(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, f
 
 
 def _labelled(counter: Mapping[Any, int]) -> dict[str, float]:
-    return {
-        SEPARATOR.join(part.value for part in (key if isinstance(key, tuple) else (key,))): value
-        for key, value in counter.items()
-    }
+    labelled: dict[str, float] = {}
+    for key, value in counter.items():
+        parts = key if isinstance(key, tuple) else (key,)
+        labelled[SEPARATOR.join(part.value for part in parts)] = value
+    return labelled
 
 
 def _of_fields(counts: Any, names: Iterable[str]) -> dict[str, float]:

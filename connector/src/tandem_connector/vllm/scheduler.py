@@ -9,20 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from tandem_connector.contract.messages import Hello
-from tandem_connector.contract.prefill import (
-    VERSION,
-    NoteProblem,
-    PrefillNote,
-    PrefillReceipt,
-    PromptName,
-    read_note,
-    receipt_params,
-)
+from tandem_connector.contract.prefill import NoteProblem, PrefillNote, PromptName, read_note, receipt_params
 from tandem_connector.contract.types import EngineId, Role
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import BlockHash, BlockId, Purpose, RequestId, Seconds, StepId
-from tandem_connector.vllm.account import TurnAccount, account_params
+from tandem_connector.vllm.account import account_of, account_params, receipt_of
 from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, ended_well
 from tandem_connector.vllm.conduct import Conduct
 from tandem_connector.vllm.journal import Journal
@@ -198,32 +190,12 @@ class SchedulerSide:
     def _account(
         self, request: Any, turn: Turn, progress: Progress, note: PrefillNote | None
     ) -> dict[str, object] | None:
-        size = self._block_size
-        received = {purpose: blocks * size for purpose, blocks in turn.received.items() if blocks}
-        account = TurnAccount(
-            prompt=request.num_prompt_tokens,
-            output=request.num_output_tokens,
-            cached=(turn.local_blocks or 0) * size,
-            received=received,
-            computed=progress.computed,
-            computed_by_prefill=turn.receipt.computed_tokens if turn.receipt is not None else None,
-            fetched_by_prefill=turn.receipt.fetched_tokens if turn.receipt is not None else None,
-            waited_ms=round(turn.waited * 1000, 3),
-            local=turn.why_local,
-        )
+        account = account_of(turn, progress, request.num_output_tokens, self._block_size)
         self._meter.turn_ended(account)
         if self._journal is not None:
             self._journal.write("turn", {"request": turn.request, **msgspec.structs.asdict(account)})
         if note is not None:
-            return receipt_params(
-                PrefillReceipt(
-                    version=VERSION,
-                    prefill=self._me,
-                    computed_tokens=progress.computed,
-                    cached_tokens=account.cached,
-                    fetched_tokens=received.get(Purpose.REVERSE_FETCH, 0),
-                )
-            )
+            return receipt_params(receipt_of(account, self._me))
         return account_params(account) if self._asks else None
 
     # -- steps ------------------------------------------------------------------------------------------------------
