@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where settings come from, and what is said of wrong ones."""
+
+from pathlib import Path
+
+import pytest
+
+from tandem_connector.contract.reverse import Reverse
+from tandem_connector.contract.types import Role
+from tandem_connector.vllm.settings import ConnectorSettings, SettingsError
+
+
+def test_an_engine_that_is_told_nothing_listens_on_loopback_and_has_no_peers() -> None:
+    settings = ConnectorSettings.of({}, {})
+    assert (settings.listen_host, settings.listen_port) == ("127.0.0.1", 5600)
+    assert (settings.peers_file, settings.role) == (None, None)
+
+
+def test_what_the_operator_sets_on_the_pod_is_taken() -> None:
+    settings = ConnectorSettings.of(
+        {},
+        {
+            "TANDEM_ROLE": "decode",
+            "TANDEM_PEERS_FILE": "/etc/tandem/peers/peers.json",
+            "TANDEM_KEYS_FILE": "/etc/tandem/keys/exchange.json",
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": "fd00::7",
+            "VLLM_NIXL_SIDE_CHANNEL_PORT": "5601",
+        },
+    )
+    assert settings.role is Role.DECODE
+    assert settings.peers_file == Path("/etc/tandem/peers/peers.json")
+    assert (settings.listen_host, settings.listen_port) == ("fd00::7", 5601)
+
+
+def test_extra_config_wins_over_variables() -> None:
+    settings = ConnectorSettings.of({"role": "prefill", "reverse": "Push"}, {"TANDEM_ROLE": "decode"})
+    assert (settings.role, settings.reverse) == (Role.PREFILL, Reverse.PUSH)
+
+
+def test_an_empty_variable_is_as_good_as_none() -> None:
+    assert ConnectorSettings.of({}, {"TANDEM_PEERS_FILE": ""}).peers_file is None
+
+
+@pytest.mark.parametrize(
+    ("extra", "environment", "named"),
+    [
+        ({"revers": "Push"}, {}, "kv_connector_extra_config.revers"),
+        ({"reverse": "push"}, {}, "kv_connector_extra_config.reverse"),
+        ({"landing_share": 1.5}, {}, "kv_connector_extra_config.landing_share"),
+        ({"backends": []}, {}, "kv_connector_extra_config.backends"),
+        ({}, {"VLLM_NIXL_SIDE_CHANNEL_HOST": "decode-0.svc"}, "VLLM_NIXL_SIDE_CHANNEL_HOST"),
+        ({}, {"TANDEM_ROLE": "both"}, "TANDEM_ROLE"),
+        ({}, {"TANDEM_PEERS_FILE": "/peers.json"}, "TANDEM_ROLE"),
+    ],
+)
+def test_what_is_wrong_is_named(extra: dict[str, object], environment: dict[str, str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        ConnectorSettings.of(extra, environment)
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    with pytest.raises(SettingsError, match=r"patience.*offer_every"):
+        ConnectorSettings.of({"offer_every": -1, "patience": 0}, {})
+
+
+def test_an_api_key_is_not_shown() -> None:
+    settings = ConnectorSettings.of({}, {"VLLM_API_KEY": "hush-hush"})
+    assert settings.api_key == "hush-hush"
+    assert "hush" not in repr(settings)

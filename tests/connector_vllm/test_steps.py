@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which blocks a step fills."""
+
+from collections.abc import Sequence
+
+from tandem_connector.exchange.types import BlockHash, BlockId, FreshBlocks, RequestId
+from tandem_connector.vllm.steps import Scheduled, Steps
+
+R = RequestId("r")
+SIZE = 4
+
+
+def names(count: int) -> list[BlockHash]:
+    return [BlockHash(b"name-%04d" % position) for position in range(count)]
+
+
+def blocks_of(request: RequestId, start: int, stop: int) -> Sequence[BlockId]:
+    """Block 100 is the request's first, and so on."""
+    assert request == R
+    return [BlockId(100 + index) for index in range(start, stop)]
+
+
+def fresh(start: int, stop: int) -> FreshBlocks:
+    return FreshBlocks(
+        R, start, tuple(names(99)[start:stop]), tuple(BlockId(100 + index) for index in range(start, stop))
+    )
+
+
+def with_request(hashes: list[BlockHash], prompt: int) -> Steps:
+    steps = Steps(SIZE)
+    steps.arrived(R, hashes, prompt)
+    return steps
+
+
+def test_a_prompt_fills_its_full_blocks_chunk_by_chunk() -> None:
+    steps = with_request(names(3), prompt=14)
+    assert steps.scheduled([Scheduled(R, 0, 6)], blocks_of) == [fresh(0, 1)]
+    assert steps.scheduled([Scheduled(R, 6, 8)], blocks_of) == [fresh(1, 3)]
+
+
+def test_what_was_cached_or_received_is_not_filled() -> None:
+    steps = with_request(names(3), prompt=14)
+    assert steps.scheduled([Scheduled(R, 8, 6)], blocks_of) == [fresh(2, 3)]
+
+
+def test_a_step_that_completes_no_block_fills_none() -> None:
+    steps = with_request(names(1), prompt=6)
+    steps.scheduled([Scheduled(R, 0, 6)], blocks_of)
+    assert steps.scheduled([Scheduled(R, 6, 1)], blocks_of) == []
+
+
+def test_output_fills_blocks_as_their_names_become_known() -> None:
+    hashes = names(1)
+    steps = with_request(hashes, prompt=6)
+    steps.scheduled([Scheduled(R, 0, 6)], blocks_of)
+    steps.scheduled([Scheduled(R, 6, 1)], blocks_of)
+    hashes.append(names(2)[1])
+    assert steps.scheduled([Scheduled(R, 7, 1)], blocks_of) == [fresh(1, 2)]
+
+
+def test_a_block_whose_name_is_not_known_yet_is_announced_with_the_next_step() -> None:
+    hashes = names(1)
+    steps = with_request(hashes, prompt=6)
+    steps.scheduled([Scheduled(R, 0, 6)], blocks_of)
+    assert steps.scheduled([Scheduled(R, 7, 1)], blocks_of) == []
+    hashes.append(names(2)[1])
+    assert steps.scheduled([Scheduled(R, 8, 1)], blocks_of) == [fresh(1, 2)]
+
+
+def test_a_request_that_was_preempted_fills_its_blocks_again() -> None:
+    steps = with_request(names(3), prompt=14)
+    steps.scheduled([Scheduled(R, 0, 14)], blocks_of)
+    assert steps.scheduled([Scheduled(R, 4, 10)], blocks_of) == [fresh(1, 3)]
+
+
+def test_prompt_tokens_are_counted_and_output_is_not() -> None:
+    steps = with_request(names(3), prompt=14)
+    steps.scheduled([Scheduled(R, 8, 6)], blocks_of)
+    steps.scheduled([Scheduled(R, 14, 1)], blocks_of)
+    progress = steps.ended(R)
+    assert progress is not None
+    assert progress.computed == 6
+
+
+def test_a_request_that_is_over_is_forgotten() -> None:
+    steps = with_request(names(3), prompt=14)
+    steps.ended(R)
+    assert steps.scheduled([Scheduled(R, 0, 14)], blocks_of) == []

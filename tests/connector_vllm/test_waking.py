@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a sleeping engine is woken: by its ranks and threads, and by the clock."""
+
+import multiprocessing
+import secrets
+import threading
+import time
+
+import pytest
+
+from tandem_connector.exchange.types import EngineId
+from tandem_connector.vllm.alarm import Alarm
+from tandem_connector.vllm.doorbell import BellPush, Doorbell
+
+LONG = 30.0
+"""Seconds: longer than any wait here takes unless it fails."""
+
+
+@pytest.fixture
+def engine() -> EngineId:
+    return EngineId(f"engine-{secrets.token_hex(8)}")
+
+
+def test_a_ring_before_the_wait_ends_it_at_once(engine: EngineId) -> None:
+    bell = Doorbell(engine)
+    bell.ring()
+    assert bell.wait(LONG)
+    bell.close()
+
+
+def test_rings_are_not_kept_for_later_waits(engine: EngineId) -> None:
+    bell = Doorbell(engine)
+    for _ in range(5):
+        bell.ring()
+    bell.wait(LONG)
+    assert not bell.wait(0.0)
+    bell.close()
+
+
+def _ring(engine: EngineId) -> None:
+    BellPush(engine).ring()
+
+
+def test_a_rank_in_another_process_rings(engine: EngineId) -> None:
+    bell = Doorbell(engine)
+    process = multiprocessing.get_context("spawn").Process(target=_ring, args=(engine,))
+    process.start()
+    assert bell.wait(LONG)
+    process.join()
+    bell.close()
+
+
+def test_ringing_where_nobody_listens_and_without_end_is_no_error(engine: EngineId) -> None:
+    BellPush(engine).ring()
+    bell = Doorbell(engine)
+    for _ in range(10_000):
+        bell.ring()
+    bell.close()
+
+
+def test_an_engines_id_is_taken_once_on_a_machine(engine: EngineId) -> None:
+    bell = Doorbell(engine)
+    with pytest.raises(OSError, match="in use"):
+        Doorbell(engine)
+    bell.close()
+
+
+def test_the_alarm_rings_once_at_its_time() -> None:
+    rung = threading.Semaphore(0)
+    alarm = Alarm(rung.release)
+    alarm.set(time.monotonic())
+    assert rung.acquire(timeout=LONG)
+    assert not rung.acquire(blocking=False)
+    alarm.close()
+
+
+def test_an_earlier_time_takes_the_place_of_a_later_one() -> None:
+    rung = threading.Semaphore(0)
+    alarm = Alarm(rung.release)
+    alarm.set(time.monotonic() + 2 * LONG)
+    alarm.set(time.monotonic())
+    assert rung.acquire(timeout=LONG)
+    alarm.close()
+
+
+def test_an_alarm_that_was_taken_back_does_not_ring() -> None:
+    rung = threading.Semaphore(0)
+    alarm = Alarm(rung.release)
+    alarm.set(time.monotonic() + LONG)
+    alarm.set(None)
+    alarm.close()
+    assert not rung.acquire(blocking=False)
