@@ -67,11 +67,11 @@ def _install(root: Path) -> None:
     _say("installing the CPU engine environment: 3 GB to download, 6 GB on disk, once per lock file")
     # Debian's interpreter where there is one: the pods run it too.
     debian = Path(f"/usr/bin/python{PYTHON_VERSION}")
+    python = str(debian) if debian.exists() else PYTHON_VERSION
+    uv = uv_program()
+    _step(uv, "venv", "--quiet", "--relocatable", "--python", python, root)
     _step(
-        "uv", "venv", "--quiet", "--relocatable", "--python", str(debian) if debian.exists() else PYTHON_VERSION, root
-    )
-    _step(
-        *(uv_program(), "sync", "--frozen", "--compile-bytecode", "--project", _PROJECT),
+        *(uv, "sync", "--frozen", "--compile-bytecode", "--project", _PROJECT),
         # Byte code that does not depend on file times stays good in an image, where they are changed.
         environment={"UV_PROJECT_ENVIRONMENT": str(root), "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"},
     )

@@ -10,7 +10,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -30,7 +30,7 @@ BLOCK_SIZE = 32
 START_WITHIN = 300.0
 END_WITHIN = 30.0
 _CONNECTOR = Path(__file__).parents[2] / "connector" / "src"
-__all__ = ["BLOCK_SIZE", "Engine", "Engines", "EngineSpec", "Journal", "free_port", "running"]
+__all__ = ["BLOCK_SIZE", "Engine", "EngineSpec", "Engines", "Journal", "free_port", "running"]
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,5 @@ def _cpu_seconds(pid: int) -> float:
 @contextmanager
 def _gone_is_fine() -> Iterator[None]:
     """For what is said of a process that may have ended meanwhile."""
-    try:
+    with suppress(ProcessLookupError, FileNotFoundError, PermissionError):
         yield
-    except (ProcessLookupError, FileNotFoundError, PermissionError):
-        pass

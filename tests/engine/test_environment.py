@@ -8,13 +8,21 @@ from pathlib import Path
 import pytest
 
 from e2e.engine import environment
-from e2e.engine.environment import EngineEnvironment, engine_environment
+from e2e.engine.environment import EngineEnvironment, build_environment, engine_environment
 from e2e.engine.serve import plain_engine
 from e2e.engine.variables import CPU_ENGINE_ENVIRONMENT
 
 FOLDER = Path(environment.__file__).parent
 LOCK = tomllib.loads((FOLDER / "uv.lock").read_text())
 AN_ENVIRONMENT = EngineEnvironment(Path("/a cache/engine"))
+
+A_UV_THAT_WRITES_WHAT_IT_IS_ASKED = """#!/bin/sh
+echo "$@" >> "$TANDEM_CACHE/asked"
+[ "$1" = venv ] || exit 0
+for root; do :; done
+mkdir -p "$root/bin"
+ln -s /bin/true "$root/bin/python3"
+"""
 
 
 def locked(name: str) -> str:
@@ -47,6 +55,23 @@ def test_another_lock_file_is_another_environment(tmp_path: Path, monkeypatch: p
 
     assert before.parent == tmp_path
     assert engine_environment().root != before
+
+
+def test_a_machine_without_uv_builds_with_the_one_that_setup_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = tmp_path / "uv-0.0.1" / "bin" / "uv"
+    pinned.parent.mkdir(parents=True)
+    pinned.write_text(A_UV_THAT_WRITES_WHAT_IT_IS_ASKED)
+    pinned.chmod(0o755)
+    monkeypatch.setenv("TANDEM_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+    built = build_environment()
+
+    assert built.complete
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert [line.split()[0] for line in asked] == ["venv", "sync"]
 
 
 def test_a_plain_engine_runs_from_the_environment_and_on_its_own_cores() -> None:

@@ -21,6 +21,7 @@ from tandem_connector.exchange.types import (
     StepId,
     WantId,
     Write,
+    WriteEnd,
 )
 from tests.exchange.toy_pool import ToyPool
 
@@ -107,8 +108,9 @@ class Engine:
         self.exchange.want_received(want, indices(*values), self.now)
         return self
 
-    def wrote(self, write: Write, *, written: bool = True) -> "Engine":
-        self.exchange.write_ended(write.job, self.now, written=written)
+    def wrote(self, write: Write, *, written: bool = True, uncertain: bool = False) -> "Engine":
+        failed = WriteEnd.UNCERTAIN if uncertain else WriteEnd.NOT_WRITTEN
+        self.exchange.write_ended(write.job, WriteEnd.WRITTEN if written else failed, self.now)
         return self
 
     def steps(self, step: int, hashes: Iterable[BlockHash], request: str = "r", position: int = 0) -> FreshBlocks:

@@ -146,6 +146,35 @@ def test_a_failed_write_is_reported_when_it_has_ended_and_never_repeated() -> No
     assert engine.pool.free == 100
 
 
+def test_a_write_that_broke_is_reported_as_one_that_may_still_arrive_and_its_sources_stay_referenced() -> None:
+    engine = Engine(settings=ExchangeSettings(transport_bound=Seconds(10.0))).with_peer()
+    engine.pool.cached(*names(0, 2))
+    engine.hears(want(names(0, 2)))
+    (write,) = engine.writes()
+
+    engine.wrote(write, written=False, uncertain=True)
+
+    assert engine.messages() == [Missing(WantId(1), indices(0, 1), MissingReason.UNCERTAIN)]
+    assert engine.exchange.gauges().blocks_pinned == 2
+    assert engine.at(9.9).exchange.held
+    assert not engine.at(0.2).exchange.held
+    assert engine.exchange.gauges().blocks_pinned == 0
+
+
+def test_that_a_write_broke_is_said_again_to_who_asks_again_and_with_the_acknowledgement() -> None:
+    engine = Engine().with_peer()
+    engine.pool.cached(name(0))
+    engine.hears(want(names(0, 1)))
+    (write,) = engine.writes()
+    engine.hears(Cancel(WantId(1))).wrote(write, written=False, uncertain=True)
+
+    assert engine.messages() == [CancelAck(WantId(1), uncertain=True)]
+    assert engine.hears(Ping((WantId(1),), (), WantId(1), 0)).messages() == [
+        Missing(WantId(1), indices(0), MissingReason.UNCERTAIN)
+    ]
+    assert engine.hears(Cancel(WantId(1))).messages() == [CancelAck(WantId(1), uncertain=True)]
+
+
 def test_nothing_is_posted_when_the_time_to_live_is_nearly_over() -> None:
     engine = Engine(settings=ExchangeSettings(post_margin=0.1)).with_peer()
     engine.exchange.request_produces(RequestId("r"), names(0, 1))

@@ -243,3 +243,33 @@ def test_shutdown_ends_all_wants_and_is_over_when_all_is_acknowledged() -> None:
     engine.hears(CancelAck(want))
     assert not engine.exchange.held
     assert not engine.exchange.expects_workers
+
+
+@pytest.mark.parametrize("how", ["missing", "acknowledged"])
+def test_blocks_into_which_a_broken_write_may_still_come_are_kept_for_the_transports_bound(how: str) -> None:
+    engine = Engine(settings=ExchangeSettings(transport_bound=Seconds(10.0))).with_peer()
+    want = engine.wants(names(0, 2), ttl=100.0)
+    engine.received(want, 0)
+    if how == "missing":
+        engine.hears(Missing(want, indices(1), MissingReason.UNCERTAIN))
+    else:
+        engine.exchange.cancel(RequestId("request"), engine.now)
+        engine.hears(CancelAck(want, uncertain=True))
+
+    (ended,) = engine.take(LoadEnded)
+    assert (ended.good, ended.bad) == (indices(0), indices(1))
+    assert engine.exchange.gauges().blocks_quarantined == 2
+    engine.at(5.0).hears(CancelAck(want, uncertain=True)).hears(Missing(want, None, MissingReason.UNCERTAIN))
+    assert engine.at(4.9).exchange.held
+    assert not engine.at(0.2).exchange.held
+
+
+def test_a_peer_that_comes_back_does_not_release_what_its_broken_write_may_reach() -> None:
+    engine = Engine(settings=ExchangeSettings(transport_bound=Seconds(10.0))).with_peer()
+    want = engine.wants(names(0, 1), ttl=100.0)
+    engine.hears(Missing(want, None, MissingReason.UNCERTAIN))
+    engine.exchange.peer_silent(PEER, engine.now)
+    engine.exchange.peer_back(PEER, engine.now)
+
+    assert engine.at(9.0).exchange.held
+    assert not engine.at(1.1).exchange.held

@@ -22,6 +22,7 @@ from tandem_connector.exchange.types import (
     StepId,
     WantId,
     Write,
+    WriteEnd,
 )
 from tests.exchange.toy_pool import ToyPool, Violation
 
@@ -88,7 +89,7 @@ class Engine:
         self.leaving: list[Request] = []
         self.steps: list[Step] = []
         self.jobs: list[Write] = []
-        self.ended_jobs: list[tuple[JobId, bool]] = []
+        self.ended_jobs: list[tuple[JobId, WriteEnd]] = []
         self.notified: list[tuple[WantId, tuple[Index, ...]]] = []
         self.asked: dict[WantId, Asked] = {}
         self.expected: dict[WantId, tuple[BlockId, ...]] = {}
@@ -231,8 +232,8 @@ class Engine:
         for want, indices in notified:
             self.exchange.want_received(want, indices, now)
         ended, self.ended_jobs = self.ended_jobs, []
-        for job, written in ended:
-            self.exchange.write_ended(job, now, written=written)
+        for job, end in ended:
+            self.exchange.write_ended(job, end, now)
 
     # -- what must always hold --------------------------------------------------------------------------------------
 

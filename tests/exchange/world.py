@@ -31,6 +31,7 @@ from tandem_connector.exchange.types import (
     StepId,
     WantId,
     Write,
+    WriteEnd,
 )
 from tests.exchange.toy_engine import POOL, SETTINGS, Engine, Request
 from tests.exchange.toy_pool import ToyPool, Violation
@@ -43,6 +44,8 @@ class Flight:
     source: "Engine"
     write: Write
     left: list[int] = field(default_factory=list)
+    broken_at: Seconds | None = None
+    """When the connection broke: its source was told then that it has ended."""
 
 
 class World:
@@ -141,8 +144,9 @@ class World:
     def advance(self, seconds: float) -> None:
         self.now = Seconds(self.now + seconds)
         self.longest_wait = max(self.longest_wait, Seconds(seconds))
-        for flight in [flight for flight in self.flights if not flight.source.alive]:
-            if self.now >= flight.source.died_at + SETTINGS.transport_bound:
+        for flight in list(self.flights):
+            ended_at = flight.broken_at if flight.source.alive else flight.source.died_at
+            if ended_at is not None and self.now >= ended_at + SETTINGS.transport_bound:
                 self.flights.remove(flight)
         for engine in list(self.places):
             if not engine.frozen:
@@ -185,7 +189,7 @@ class World:
                 case WithdrawWrites():
                     for write in [write for write in engine.jobs if write.job in command.jobs]:
                         engine.jobs.remove(write)
-                        engine.ended_jobs.append((write.job, False))
+                        engine.ended_jobs.append((write.job, WriteEnd.NOT_WRITTEN))
                 case ExpectWant():
                     engine.expected[command.want] = command.blocks
                 case ForgetWant():
@@ -208,7 +212,7 @@ class World:
         """The workers take up a job. They must not post it after its deadline, but nothing may depend on that."""
         engine.jobs.remove(write)
         if fail or (self.now > write.deadline and not ignore_deadline):
-            engine.ended_jobs.append((write.job, False))
+            engine.ended_jobs.append((write.job, WriteEnd.NOT_WRITTEN))
         else:
             self.flights.append(Flight(engine, write, list(range(len(write.indices)))))
 
@@ -223,10 +227,11 @@ class World:
             target.pool.contents[write.destinations[position]] = content
         if not flight.left:
             self.flights.remove(flight)
-            if target.alive:
+            if target.alive and flight.broken_at is None:
                 target.notified.append((write.want, write.indices))
-            if flight.source.alive:
-                flight.source.ended_jobs.append((write.job, target.alive))
+            if flight.source.alive and flight.broken_at is None:
+                end = WriteEnd.WRITTEN if target.alive else WriteEnd.UNCERTAIN
+                flight.source.ended_jobs.append((write.job, end))
 
     def check_owned(self, target: Engine, write: Write, position: int) -> None:
         blocks = target.expected.get(write.want)
@@ -236,10 +241,10 @@ class World:
             )
 
     def tear(self, flight: Flight) -> None:
-        """The write ends in the middle, on an error."""
-        self.flights.remove(flight)
-        if flight.source.alive:
-            flight.source.ended_jobs.append((flight.write.job, False))
+        """The connection breaks under the write: what is left of it may still land, for some time."""
+        if flight.source.alive and flight.broken_at is None:
+            flight.broken_at = self.now
+            flight.source.ended_jobs.append((flight.write.job, WriteEnd.UNCERTAIN))
 
     # -- requests and steps -----------------------------------------------------------------------------------------
 

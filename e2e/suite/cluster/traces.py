@@ -33,7 +33,9 @@ def _processes_of_other_namespaces() -> set[str]:
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if (process / "ns" / "pid").stat().st_ino != own:
+            # The third field is the state. The dead wait for their parent to look, and hold nothing meanwhile.
+            is_dead = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            if not is_dead and (process / "ns" / "pid").stat().st_ino != own:
                 found.add(f"{process.name} {(process / 'comm').read_text().strip()}")
         except OSError:
             continue

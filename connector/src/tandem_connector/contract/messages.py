@@ -67,6 +67,9 @@ class MissingReason(StrEnum):
     NOBODY = "nobody"
     """No live request will compute it."""
     WRITE_FAILED = "write_failed"
+    """It could not be posted."""
+    UNCERTAIN = "uncertain"
+    """It was posted, and the connection broke: it may still arrive, until the transport's bound has passed."""
     EXPIRED = "expired"
     """The want's time to live ended at the holder."""
     UNKNOWN = "unknown"
@@ -179,7 +182,10 @@ class Want(_Wire, frozen=True, array_like=True, tag="want"):
 
 
 class Missing(_Wire, frozen=True, array_like=True, tag="missing"):
-    """These blocks of a want of yours will not come: they are not in flight, and will not be written later."""
+    """These blocks of a want of yours will not come: they are not in flight, and will not be written later.
+
+    But see `MissingReason.UNCERTAIN`.
+    """
 
     want: _Want
     indices: _Indices | None
@@ -225,6 +231,8 @@ class CancelAck(_Wire, frozen=True, array_like=True, tag="cancel_ack"):
     """No write for this want is in flight, and none will be posted."""
 
     want: _Want
+    uncertain: bool = False
+    """But one broke, as in `MissingReason.UNCERTAIN`."""
 
 
 class Ping(_Wire, frozen=True, array_like=True, tag="ping"):

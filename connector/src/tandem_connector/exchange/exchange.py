@@ -53,6 +53,7 @@ from tandem_connector.exchange.types import (
     Seconds,
     StepId,
     WantId,
+    WriteEnd,
 )
 from tandem_connector.exchange.wanting import Wanting
 
@@ -142,12 +143,12 @@ class Exchange:
                 self._moving.wanted(sender, want.offer)
                 self._serving.wanted(sender, want, now)
             case Missing() as missing:
-                if not self._wanting.missing(sender, missing.want, missing.indices, now):
+                if not self._wanting.missing(sender, missing, now):
                     return f"want {missing.want}: an index beyond its end is missing"
             case Cancel() as cancel:
                 self._serving.cancelled(sender, cancel.want, now)
             case CancelAck() as acknowledgement:
-                self._wanting.acknowledged(sender, acknowledgement.want)
+                self._wanting.acknowledged(sender, acknowledgement, now)
             case Offer() as offer:
                 if not (self._stopping or self._wanting.quarantine.full) and peer.state is PeerState.ALIVE:
                     take_offer(sender, offer, self._shared, self._wanting, now)
@@ -211,9 +212,9 @@ class Exchange:
         """The forward pass of this step, and of all before it, has run."""
         self._serving.step_finished(step)
 
-    def write_ended(self, job: JobId, now: Seconds, *, written: bool) -> None:
-        """No rank has the job in flight any more; `written` if all ranks wrote all of it."""
-        self._serving.write_ended(job, written, now)
+    def write_ended(self, job: JobId, end: WriteEnd, now: Seconds) -> None:
+        """No rank has the job in flight any more."""
+        self._serving.write_ended(job, end, now)
 
     def want_received(self, want: WantId, indices: Iterable[Index], now: Seconds) -> None:
         """Peers wrote these blocks of a want, on all ranks."""
@@ -281,7 +282,8 @@ class Exchange:
     @property
     def held(self) -> bool:
         """The exchange holds references to blocks of the pool."""
-        return self._serving.writing or self._wanting.open_wants + self._wanting.held_wants > 0
+        wants = self._wanting.open_wants + self._wanting.held_wants
+        return self._serving.writing or self._serving.lingering or wants > 0
 
     def incoming_prefix(self, hashes: Iterable[BlockHash]) -> int:
         """How many of these, from the first on, are being written into this engine now."""

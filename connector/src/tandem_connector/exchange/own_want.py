@@ -34,6 +34,8 @@ class OwnWant:
     """Neither written nor reported missing."""
     received: list[Index] = field(default_factory=list)
     state: WantState = WantState.OPEN
+    unsafe_until: Seconds | None = None
+    """Until when a write that broke may still arrive."""
 
     @property
     def purpose(self) -> Purpose:

@@ -10,7 +10,8 @@ from tandem_connector.exchange.availability import Fresh
 from tandem_connector.exchange.commands import PostWrite, WithdrawWrites
 from tandem_connector.exchange.served_want import ServedWant
 from tandem_connector.exchange.shared import Shared
-from tandem_connector.exchange.types import BlockId, Index, JobId, StepId, Write
+from tandem_connector.exchange.timers import Timers
+from tandem_connector.exchange.types import BlockId, Index, JobId, Seconds, StepId, Write, WriteEnd
 
 Found: TypeAlias = list[tuple[Index, BlockId]]
 """Places of a want, and the own blocks that hold what is wanted there."""
@@ -27,6 +28,9 @@ class Posting:
         self._ids = count(1)
         self._jobs: dict[JobId, tuple[ServedWant, Write]] = {}
         self._queue: deque[tuple[ServedWant, Index]] = deque()
+        self._broken: dict[JobId, tuple[BlockId, ...]] = {}
+        """Sources of writes that broke: what the network has of them may still read them."""
+        self._lingers: Timers[JobId] = Timers()
         self.pinned = 0
 
     def find(self, want: ServedWant, indices: Sequence[Index]) -> tuple[dict[StepId | None, Found], list[Index]]:
@@ -66,13 +70,36 @@ class Posting:
             self._jobs[write.job] = want, write
             self._outbox.put(PostWrite(write))
 
-    def ended(self, job: JobId) -> tuple[ServedWant, Write]:
-        """The job's want and blocks, whose references are given back."""
+    def ended(self, job: JobId, end: WriteEnd, now: Seconds) -> tuple[ServedWant, Write]:
+        """The job's want and blocks, whose references are given back, now or when a broken write can't read them."""
         want, write = self._jobs.pop(job)
-        self._pool.unpin(write.sources[::-1])
-        self.pinned -= len(write.sources)
         want.jobs.remove(job)
+        if end is WriteEnd.UNCERTAIN:
+            self._broken[job] = write.sources
+            self._lingers.set(job, Seconds(now + self._settings.transport_bound))
+        else:
+            self._unpin(write.sources)
         return want, write
+
+    def tick(self, now: Seconds) -> bool:
+        """Give back the references of writes that broke long ago; whether there were any."""
+        due = self._lingers.pop_due(now)
+        for job in due:
+            self._unpin(self._broken.pop(job))
+        return bool(due)
+
+    def next_due(self) -> Seconds | None:
+        """When `tick` has something to do."""
+        return self._lingers.next_due()
+
+    @property
+    def lingering(self) -> bool:
+        """Blocks are referenced for writes that broke."""
+        return bool(self._broken)
+
+    def _unpin(self, sources: tuple[BlockId, ...]) -> None:
+        self._pool.unpin(sources[::-1])
+        self.pinned -= len(sources)
 
     def withdraw(self, want: ServedWant) -> None:
         """What was not posted need not be."""

@@ -46,6 +46,8 @@ class ServedWant:
     jobs: set[JobId] = field(default_factory=set)
     written: int = 0
     missing: list[Index] = field(default_factory=list)
+    uncertain: bool = False
+    """Some of `missing` may still arrive, by a write that broke."""
     state: ServedState = ServedState.OPEN
     patient: bool = True
     """A request that computes what is pending may still come."""

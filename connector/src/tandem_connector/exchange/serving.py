@@ -25,6 +25,7 @@ from tandem_connector.exchange.types import (
     Seconds,
     StepId,
     WantId,
+    WriteEnd,
 )
 
 OnServed: TypeAlias = Callable[[ServedWant, Seconds], None]
@@ -107,7 +108,7 @@ class Serving:
         if want is None:
             if not ledger.tombstones.covers(want_id):
                 ledger.tombstones.bury(want_id, None)
-            self._outbox.put(Send(peer, CancelAck(want_id)))
+            self._outbox.put(Send(peer, CancelAck(want_id, ledger.tombstones.is_uncertain(want_id))))
         else:
             self._stop(want, ServedState.CANCELLED, now)
 
@@ -121,25 +122,34 @@ class Serving:
                 ledger.tombstones.bury(want_id, None)
             indices = ledger.tombstones.missing_of(want_id)
             if indices != ():
-                self._outbox.put(Send(peer, Missing(want_id, indices, MissingReason.UNKNOWN)))
+                uncertain = ledger.tombstones.is_uncertain(want_id)
+                why = MissingReason.UNCERTAIN if uncertain else MissingReason.UNKNOWN
+                self._outbox.put(Send(peer, Missing(want_id, indices, why)))
         for want_id in ping.cancelling:
             self.cancelled(peer, want_id, now)
         ledger.tombstones.raise_floor(ping.oldest)
 
     # -- writes ---------------------------------------------------------------------------------------------------
 
-    def write_ended(self, job: JobId, written: bool, now: Seconds) -> None:
-        """No rank has the job in flight any more; `written`: all ranks wrote all of it."""
-        want, write = self._posting.ended(job)
-        if written:
-            want.written += len(write.indices)
-            self._tally.blocks_written[want.purpose] += len(write.indices)
-        else:
-            self._report(want, write.indices, MissingReason.WRITE_FAILED)
+    def write_ended(self, job: JobId, end: WriteEnd, now: Seconds) -> None:
+        """No rank has the job in flight any more, as far as it knows."""
+        want, write = self._posting.ended(job, end, now)
+        match end:
+            case WriteEnd.WRITTEN:
+                want.written += len(write.indices)
+                self._tally.blocks_written[want.purpose] += len(write.indices)
+            case WriteEnd.NOT_WRITTEN:
+                self._report(want, write.indices, MissingReason.WRITE_FAILED)
+            case WriteEnd.UNCERTAIN:
+                want.uncertain = True
+                self._report(want, write.indices, MissingReason.UNCERTAIN)
+        self._post_waiting(now)
+        self._settle(want, now)
+
+    def _post_waiting(self, now: Seconds) -> None:
         for waiting, lost in self._posting.post_waiting():
             self._report(waiting, lost, MissingReason.NOT_CACHED)
             self._settle(waiting, now)
-        self._settle(want, now)
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 
@@ -225,9 +235,9 @@ class Serving:
             return
         self._deadlines.cancel(want)
         self._patience.cancel(want)
-        ledger.tombstones.bury(want.id, tuple(sorted(want.missing)))
+        ledger.tombstones.bury(want.id, tuple(sorted(want.missing)), uncertain=want.uncertain)
         if want.state is ServedState.CANCELLED:
-            self._outbox.put(Send(want.peer, CancelAck(want.id)))
+            self._outbox.put(Send(want.peer, CancelAck(want.id, want.uncertain)))
         self._outbox.put(ServingEnded(want.id, want.peer, want.purpose, want.written, len(want.missing)))
         if want.state is ServedState.ABANDONED and not ledger.active:
             del self._ledgers[want.peer]
@@ -262,7 +272,9 @@ class Serving:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def tick(self, now: Seconds) -> None:
-        """Give up what nobody will compute, and what has run out of time."""
+        """Give up what nobody will compute, and what has run out of time; free what no broken write can read any more."""
+        if self._posting.tick(now):
+            self._post_waiting(now)
         for want in self._patience.pop_due(now):
             want.patient = False
             self._orphaned(want, [index for index in want.pending if want.hashes[index] not in self._producers])
@@ -273,8 +285,8 @@ class Serving:
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        due = [at for at in (self._patience.next_due(), self._deadlines.next_due()) if at is not None]
-        return min(due, default=None)
+        due = (self._patience.next_due(), self._deadlines.next_due(), self._posting.next_due())
+        return min((at for at in due if at is not None), default=None)
 
     # -- questions ------------------------------------------------------------------------------------------------
 
@@ -313,3 +325,8 @@ class Serving:
     def writing(self) -> bool:
         """A write is in flight, or will be when another has ended."""
         return bool(self._posting)
+
+    @property
+    def lingering(self) -> bool:
+        """Own blocks are referenced for writes that broke."""
+        return self._posting.lingering

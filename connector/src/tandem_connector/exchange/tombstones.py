@@ -17,16 +17,19 @@ class Tombstones:
         self._limit = limit
         self._floor = WantId(0)
         self._missing: dict[WantId, tuple[Index, ...] | None] = {}
+        self._uncertain: set[WantId] = set()
 
     def covers(self, want: WantId) -> bool:
         """The want must not be served, unless it is being served already."""
         return want < self._floor or want in self._missing
 
-    def bury(self, want: WantId, missing: tuple[Index, ...] | None) -> None:
-        """The want is over; `missing` of it was not written (None: nothing was written)."""
+    def bury(self, want: WantId, missing: tuple[Index, ...] | None, *, uncertain: bool = False) -> None:
+        """The want is over; `missing` of it was not written (None: nothing was written), or may be yet (`uncertain`)."""
         if want < self._floor:
             return
         self._missing[want] = missing
+        if uncertain:
+            self._uncertain.add(want)
         if len(self._missing) > self._limit:
             # Refusing an old want that was never seen costs a recomputation; forgetting one that is over costs its wanter
             # the content of a block.
@@ -38,10 +41,15 @@ class Tombstones:
         if oldest > self._floor:
             self._floor = oldest
             self._missing = {want: missing for want, missing in self._missing.items() if want >= oldest}
+            self._uncertain = {want for want in self._uncertain if want >= oldest}
 
     def missing_of(self, want: WantId) -> tuple[Index, ...] | None:
         """What to say again of a want that is over: the indices that were not written, or None for all that weren't."""
         return self._missing.get(want)
+
+    def is_uncertain(self, want: WantId) -> bool:
+        """Whether something of it may still arrive."""
+        return want in self._uncertain
 
     def __len__(self) -> int:
         return len(self._missing)

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import NewType, Protocol
 
 from tandem_connector.contract.messages import MAX_BLOCKS, MAX_TTL, Purpose
@@ -27,6 +27,7 @@ __all__ = [
     "StepId",
     "WantId",
     "Write",
+    "WriteEnd",
 ]
 
 BlockId = NewType("BlockId", int)
@@ -116,6 +117,17 @@ class Write:
     """The workers must not post it after this time of the machine's monotonic clock, but report it failed."""
     after: StepId | None
     """The sources become valid by the forward pass of this step: post when it has run. None: valid now."""
+
+
+class WriteEnd(Enum):
+    """How a job ended, on all ranks together: the worst of them counts."""
+
+    WRITTEN = auto()
+    """All of it."""
+    NOT_WRITTEN = auto()
+    """What isn't written was never posted."""
+    UNCERTAIN = auto()
+    """A connection broke under a posted write: what isn't written may still be, until the transport's bound has passed."""
 
 
 @dataclass(frozen=True, slots=True)

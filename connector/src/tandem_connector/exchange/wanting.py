@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TypeAlias
 
-from tandem_connector.contract.messages import Cancel, Want
+from tandem_connector.contract.messages import Cancel, CancelAck, Missing, MissingReason, Want
 from tandem_connector.exchange.commands import (
     ExpectWant,
     ForgetWant,
@@ -132,26 +132,30 @@ class Wanting:
         )
         self._on_valid([(want.hashes[index], want.blocks[index]) for index in indices])
 
-    def missing(self, peer: EngineId, want_id: WantId, indices: Iterable[int] | None, now: Seconds) -> bool:
+    def missing(self, peer: EngineId, message: Missing, now: Seconds) -> bool:
         """The holder says that these will not come; False if an index is not of the want."""
-        want = self._wants.get(want_id)
+        want = self._wants.get(message.want)
         if want is None or want.peer != peer:
             return True
-        if indices is None:
-            want.awaited.clear()
-        else:
-            told = list(indices)
-            if max(told) >= len(want.hashes):
-                return False
-            want.awaited.difference_update(told)
+        told = want.awaited.copy() if message.indices is None else {Index(index) for index in message.indices}
+        if told and max(told) >= len(want.hashes):
+            return False
+        self._await_no_more(want, told, now, uncertain=message.why is MissingReason.UNCERTAIN)
         self._resolve(want, now)
         return True
 
-    def acknowledged(self, peer: EngineId, want_id: WantId) -> None:
+    def acknowledged(self, peer: EngineId, message: CancelAck, now: Seconds) -> None:
         """The holder says that no write for the want is in flight, and none will be posted."""
-        want = self._wants.get(want_id)
+        want = self._wants.get(message.want)
         if want is not None and want.peer == peer and want.state is not WantState.OPEN:
-            self._release(want)
+            self._await_no_more(want, want.awaited.copy(), now, uncertain=message.uncertain)
+            self._let_go(want, now)
+
+    def _await_no_more(self, want: OwnWant, told: set[Index], now: Seconds, *, uncertain: bool) -> None:
+        # Only by what it says the first time: the holder repeats itself, and that must not hold the blocks for ever.
+        if uncertain and not told.isdisjoint(want.awaited):
+            want.unsafe_until = Seconds(now + self._settings.transport_bound)
+        want.awaited.difference_update(told)
 
     def _resolve(self, want: OwnWant, now: Seconds) -> None:
         if want.awaited:
@@ -159,7 +163,15 @@ class Wanting:
         if want.state is WantState.OPEN:
             whole = len(want.received) == len(want.hashes)
             self._end(want, EndReason.COMPLETE if whole else EndReason.MISSING, now)
-        self._release(want)
+        self._let_go(want, now)
+
+    def _let_go(self, want: OwnWant, now: Seconds) -> None:
+        """No write is in flight: release the blocks, now or when one that broke can't arrive any more."""
+        if want.unsafe_until is None or want.unsafe_until <= now:
+            self._release(want)
+        else:
+            self._quarantine(want)
+            self._timers.set(want.id, want.unsafe_until)
 
     # -- ends -----------------------------------------------------------------------------------------------------
 
@@ -183,7 +195,7 @@ class Wanting:
     def peer_back(self, peer: EngineId, now: Seconds) -> None:
         """The peer is heard again: ask it about all that is not acknowledged."""
         for want in self._by_peer.get(peer, {}).values():
-            if want.state is WantState.QUARANTINED:
+            if want.state is WantState.QUARANTINED and (want.awaited or want.unsafe_until is None):
                 self._unquarantine(want)
                 want.state = WantState.CANCELLING
                 self._timers.set(want.id, Seconds(now + self._settings.cancel_patience))

@@ -7,7 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from tandem_connector.contract.messages import Purpose
-from tandem_connector.contract.prefill import KEY
+from tandem_connector.contract.prefill import KEY, VERSION, PrefillReceipt
+from tandem_connector.contract.types import EngineId
+from tandem_connector.vllm.steps import Progress
+from tandem_connector.vllm.turns import Turn
 
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -30,6 +33,32 @@ class TurnAccount(msgspec.Struct, frozen=True, kw_only=True):
     """How long the request waited for other engines' blocks."""
     local: str = ""
     """Why no P was asked, or none computed it; empty otherwise."""
+
+
+def account_of(turn: Turn, progress: Progress, output: int, block_size: int) -> TurnAccount:
+    """The account of a turn that has ended with so many tokens of output."""
+    return TurnAccount(
+        prompt=progress.prompt,
+        output=output,
+        cached=(turn.local_blocks or 0) * block_size,
+        received={purpose: blocks * block_size for purpose, blocks in turn.received.items() if blocks},
+        computed=progress.computed,
+        computed_by_prefill=turn.receipt.computed_tokens if turn.receipt is not None else None,
+        fetched_by_prefill=turn.receipt.fetched_tokens if turn.receipt is not None else None,
+        waited_ms=round(turn.waited * 1000, 3),
+        local=turn.why_local,
+    )
+
+
+def receipt_of(account: TurnAccount, prefill: EngineId) -> PrefillReceipt:
+    """What P tells decode of the prefill."""
+    return PrefillReceipt(
+        version=VERSION,
+        prefill=prefill,
+        computed_tokens=account.computed,
+        cached_tokens=account.cached,
+        fetched_tokens=account.received.get(Purpose.REVERSE_FETCH, 0),
+    )
 
 
 def account_params(account: TurnAccount) -> dict[str, object]:

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias, assert_never
 
 from tandem_connector.asking.asking import Asking
 from tandem_connector.asking.commands import (
+    AskingTally,
     CancelCall,
     Command,
     ComputeLocally,
@@ -82,6 +83,11 @@ class Asker:
         self._events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
         self._thread = Thread(target=self._run, name="tandem-asker", daemon=True)
         self._thread.start()
+
+    @property
+    def tally(self) -> AskingTally:
+        """What was done until now; its counters only grow."""
+        return self._asking.tally
 
     def arrived(self, arrival: Arrival, held_blocks: int) -> None:
         """See `Asking.arrived`."""

@@ -9,7 +9,7 @@ from tandem_connector.contract.messages import Envelope, Have, Hello
 from tandem_connector.contract.types import EngineId
 from tandem_connector.exchange import commands
 from tandem_connector.exchange.exchange import Exchange
-from tandem_connector.exchange.types import Seconds
+from tandem_connector.exchange.types import Seconds, WriteEnd
 from tandem_connector.vllm.asker import Asker
 from tandem_connector.vllm.commands import DropPeer, Expect, Forget, Submit, Withdraw
 from tandem_connector.vllm.loading import Loading
@@ -27,6 +27,11 @@ from tandem_connector.vllm.reports import Outcome
 from tandem_connector.vllm.surroundings import News, PeerLeft, Surroundings
 
 _log = logging.getLogger(__name__)
+_ENDS: Final = {
+    Outcome.WRITTEN: WriteEnd.WRITTEN,
+    Outcome.NOT_POSTED: WriteEnd.NOT_WRITTEN,
+    Outcome.UNCERTAIN: WriteEnd.UNCERTAIN,
+}
 READD_AFTER: Final = 2.0
 """Seconds after which the ranks connect anew to a peer that lives, and to which their connection broke."""
 
@@ -113,7 +118,7 @@ class Conduct:
                 case WriteEnded(job, outcome, why):
                     if outcome is not Outcome.WRITTEN:
                         _log.info("write_failed job=%d outcome=%s why=%s", job, outcome, why)
-                    self._exchange.write_ended(job, now, written=outcome is Outcome.WRITTEN)
+                    self._exchange.write_ended(job, _ENDS[outcome], now)
                 case PeerUnwritable(peer, _):
                     if peer in self._hellos:
                         self._readd[peer] = Seconds(now + READD_AFTER)

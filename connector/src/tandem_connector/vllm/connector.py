@@ -31,6 +31,7 @@ from tandem_connector.vllm.commands import Event
 from tandem_connector.vllm.keys import load_keys
 from tandem_connector.vllm.memory import Geometry
 from tandem_connector.vllm.orders import StepOrders, StepReports
+from tandem_connector.vllm.prometheus import TandemMetrics, TandemStats, stats_of
 from tandem_connector.vllm.refusals import check_supported
 from tandem_connector.vllm.scheduler import SchedulerSide
 from tandem_connector.vllm.settings import ConnectorSettings
@@ -130,6 +131,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
         served = self._config.model_config.served_model_name
         self._scheduler.start(
             hello,
+            block_bytes=sum(rank.block_bytes for rank in ranks),
             idle_wait=_IDLE_WAIT if all(rank.host == here for rank in ranks) else _IDLE_WAIT_REMOTE,
             model=served if isinstance(served, str) else served[0],
         )
@@ -170,6 +172,26 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
     def has_pending_push_work(self) -> bool:
         """See the base class."""
         return self._scheduler is not None and self._scheduler.has_pending_work()
+
+    def get_kv_connector_stats(self) -> TandemStats | None:
+        """See the base class: the scheduler's side tells, ranks have nothing of their own."""
+        return None if self._scheduler is None else stats_of(self._scheduler.news())
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> TandemStats:
+        """See the base class."""
+        return TandemStats(data=data or {})
+
+    @classmethod
+    def build_prom_metrics(
+        cls,
+        vllm_config: VllmConfig,
+        metric_types: dict[Any, Any],
+        labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> TandemMetrics:
+        """See the base class."""
+        return TandemMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     # -- a rank's side ----------------------------------------------------------------------------------------------
 
@@ -236,7 +258,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
 
 
 def _log_as_vllm_does() -> None:
-    """vLLM sets up its own loggers only, and leaves the root logger at warnings without a format."""
+    """There are only vLLM's own loggers set up; the root logger has warnings only, and no format."""
     ours, theirs = logging.getLogger("tandem_connector"), logging.getLogger("vllm")
     if not ours.handlers:
         ours.handlers, ours.propagate = list(theirs.handlers), not theirs.handlers

@@ -8,14 +8,11 @@ from one peer to another, into the same blocks: the same names are the same cont
                                                  all but DONE may also go there at once: the engine computes
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from collections.abc import Container, Sequence
 from typing import Final, Protocol, assert_never
 
 from tandem_connector.asking.commands import ComputeLocally, Prefilled, WantFrom
 from tandem_connector.contract.messages import MAX_BLOCKS, MAX_TTL
-from tandem_connector.contract.prefill import PrefillReceipt
 from tandem_connector.exchange.commands import LoadEnded
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.types import (
@@ -31,6 +28,7 @@ from tandem_connector.exchange.types import (
 )
 from tandem_connector.vllm.asker import Decision
 from tandem_connector.vllm.orders import FinishedLoad
+from tandem_connector.vllm.turns import Phase, Source, Turn
 
 DECISION_PATIENCE: Final = 5.0
 """Seconds for a decision of asking, which takes milliseconds; after that the engine computes."""
@@ -52,87 +50,32 @@ class AskerPort(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a request's blocks are to come from."""
-
-    engine: EngineId
-    stop: int
-    """Index after the last block that is to be had there."""
-    deadline: Seconds
-    purpose: Purpose
-    least: int = 1
-    """Fewer blocks than this aren't worth it."""
-
-
-class _Phase(Enum):
-    ASKED = auto()
-    """Whether a peer computes it is being decided."""
-    READY = auto()
-    """It is decided where the blocks come from; none are waited for."""
-    WAITING = auto()
-    """A want is open, and the engine doesn't schedule the request."""
-    BETWEEN = auto()
-    """The want ended with blocks lacking; it is being decided who else is asked."""
-    DONE = auto()
-
-
-@dataclass(slots=True)
-class Turn:
-    """One request, and what it got."""
-
-    request: RequestId
-    hashes: Sequence[BlockHash]
-    arrived: Seconds
-    phase: _Phase
-    source: Source | None = None
-    settled: bool = True
-    """Asking has said its last word."""
-    start: int = 0
-    """Index of the first block that is waited for."""
-    stop: int = 0
-    blocks: tuple[BlockId, ...] = ()
-    got: set[int] = field(default_factory=set)
-    """Indices, from `start` on, that have come."""
-    wants: dict[WantId, int] = field(default_factory=dict)
-    """Open wants, and the index from `start` on at which each begins; the last one is waited for."""
-    held_since: Seconds | None = None
-    held: float = 0.0
-    """Seconds for which it was held for blocks on their way for somebody else."""
-    ended: bool = False
-    # -- the account
-    local_blocks: int | None = None
-    """In the engine's own cache when it was first looked for."""
-    received: dict[Purpose, int] = field(default_factory=dict)
-    """Blocks that came for the request."""
-    waited: float = 0.0
-    """Seconds, for all of it."""
-    began: Seconds | None = None
-    receipt: PrefillReceipt | None = None
-    why_local: str = ""
-
-    def lacking(self) -> int | None:
-        """The first index from `start` on that hasn't come."""
-        return next((index for index in range(len(self.blocks)) if index not in self.got), None)
-
-
 class Loading:
     """All requests of this engine. Scheduler's thread."""
 
     def __init__(
-        self, exchange: Exchange, asker: AskerPort | None, *, hold: float, offers: bool, fetches: bool
+        self,
+        exchange: Exchange,
+        asker: AskerPort | None,
+        coming: Container[RequestId],
+        *,
+        hold: float,
+        offers: bool,
+        fetches: bool,
     ) -> None:
         """Without requests.
 
         Args:
             exchange: the engine's.
             asker: None on an engine that asks nobody.
+            coming: requests that asking was told of, and that haven't ended.
             hold: seconds for which a request waits for blocks that are on their way for somebody else.
             offers: whether a request's blocks are offered to its P.
             fetches: whether sources of `Purpose.REVERSE_FETCH` may be used.
         """
         self._exchange = exchange
         self._asker = asker
+        self._coming = coming
         self._hold = hold
         self._offers = offers
         self._fetches = fetches
@@ -164,16 +107,17 @@ class Loading:
     ) -> None:
         """A request is new; `asked`: asking was told of it; `source`: where its blocks are, if that is known already."""
         usable = source if source is None or source.purpose is not Purpose.REVERSE_FETCH or self._fetches else None
-        phase = _Phase.ASKED if asked else _Phase.READY if usable else _Phase.DONE
+        phase = Phase.ASKED if asked else Phase.READY if usable else Phase.DONE
         self._turns[request] = Turn(request, hashes, now, phase, source=usable, settled=not asked)
         for decision in self._early.pop(request, ()):
             self.decided(decision, now)
 
     def decided(self, decision: Decision, now: Seconds) -> None:
-        """Asking has decided something of a request, which need not have reached the scheduler yet, or be live still."""
+        """Asking has decided something of a request, which may reach the scheduler later, or have ended."""
         turn = self._turns.get(decision.request)
         if turn is None:
-            self._early.setdefault(decision.request, []).append(decision)
+            if decision.request in self._coming:
+                self._early.setdefault(decision.request, []).append(decision)
             return
         if turn.ended:
             return
@@ -186,29 +130,24 @@ class Loading:
                 self._compute(turn, now)
             case Prefilled(_, _, receipt):
                 turn.settled, turn.receipt = True, receipt
-                if turn.phase is _Phase.BETWEEN:
+                if turn.phase is Phase.BETWEEN:
                     self._finish(turn, now)
             case _:
                 assert_never(decision)
 
-    def forget_early(self, known: set[RequestId]) -> None:
-        """Drop decisions on requests that never came, but those in `known`."""
-        for request in [request for request in self._early if request not in known]:
-            del self._early[request]
-
     def _turn_to(self, turn: Turn, want: WantFrom, now: Seconds) -> None:
-        if turn.phase is _Phase.DONE:
+        if turn.phase is Phase.DONE:
             self._help_itself(turn)
             return
         turn.source = Source(want.engine, want.stop, want.deadline, Purpose.FORWARD)
         self._offer_to(turn, want.engine)
         match turn.phase:
-            case _Phase.ASKED:
-                turn.phase = _Phase.READY
-            case _Phase.WAITING:
+            case Phase.ASKED:
+                turn.phase = Phase.READY
+            case Phase.WAITING:
                 self._exchange.cancel(turn.request, now)
                 self._ask(turn, now)
-            case _Phase.BETWEEN:
+            case Phase.BETWEEN:
                 self._ask(turn, now)
 
     def _offer_to(self, turn: Turn, engine: EngineId | None) -> None:
@@ -218,12 +157,12 @@ class Loading:
     def _compute(self, turn: Turn, now: Seconds) -> None:
         turn.source = None
         match turn.phase:
-            case _Phase.WAITING:
+            case Phase.WAITING:
                 self._exchange.cancel(turn.request, now)  # the wait ends with the want, whose last blocks count
-            case _Phase.BETWEEN:
+            case Phase.BETWEEN:
                 self._finish(turn, now)
             case _:
-                turn.phase = _Phase.DONE
+                turn.phase = Phase.DONE
 
     # -- the scheduler's questions ----------------------------------------------------------------------------------
 
@@ -241,18 +180,18 @@ class Loading:
             return 0
         if turn.local_blocks is None:
             turn.local_blocks = computed
-        if turn.phase is _Phase.DONE and turn.blocks:
+        if turn.phase is Phase.DONE and turn.blocks:
             return 0
         if self._is_coming(turn, computed, usable, now):
             return None
-        if turn.phase is _Phase.ASKED:
+        if turn.phase is Phase.ASKED:
             if now - turn.arrived < DECISION_PATIENCE:
                 return None
             self._help_itself(turn)
         source = turn.source
         stop = 0 if source is None else min(source.stop, usable, len(turn.hashes), computed + MAX_BLOCKS)
-        if turn.phase is not _Phase.READY or source is None or stop - computed < source.least or now >= source.deadline:
-            turn.phase = _Phase.DONE
+        if turn.phase is not Phase.READY or source is None or stop - computed < source.least or now >= source.deadline:
+            turn.phase = Phase.DONE
             return 0
         turn.start, turn.stop = computed, stop
         return stop - computed
@@ -293,7 +232,7 @@ class Loading:
         if want is None:
             self._next_peer(turn, source.engine, now)
             return
-        turn.phase = _Phase.WAITING
+        turn.phase = Phase.WAITING
         self._between.pop(turn.request, None)
         turn.wants[want] = first
         self._of_want[want] = turn.request
@@ -302,7 +241,7 @@ class Loading:
         if turn.settled or self._asker is None:
             self._finish(turn, now)
             return
-        turn.phase = _Phase.BETWEEN
+        turn.phase = Phase.BETWEEN
         self._between[turn.request] = Seconds(now + DECISION_PATIENCE)
         self._asker.unserved(turn.request, engine)
 
@@ -327,7 +266,7 @@ class Loading:
             turn.got.clear()
         else:
             turn.got.update(first + index for index in load.good)
-        if not is_last or turn.phase is not _Phase.WAITING:
+        if not is_last or turn.phase is not Phase.WAITING:
             return
         if turn.ended or load.reason is EndReason.RESET or turn.lacking() is None:
             self._finish(turn, now)
@@ -336,15 +275,15 @@ class Loading:
 
     def _finish(self, turn: Turn, now: Seconds) -> None:
         """End the request's wait, which has begun."""
-        if turn.phase is _Phase.DONE or not turn.blocks:
-            turn.phase = _Phase.DONE
+        if turn.phase is Phase.DONE or not turn.blocks:
+            turn.phase = Phase.DONE
             return
         lacking = tuple(block for index, block in enumerate(turn.blocks) if index not in turn.got)
         if lacking and not turn.ended:
             self._help_itself(turn)
         # An aborted request computes nothing: its blocks are only given back.
         self._finished.append(FinishedLoad(turn.request, () if turn.ended else lacking))
-        turn.phase = _Phase.DONE
+        turn.phase = Phase.DONE
         self._between.pop(turn.request, None)
         if turn.began is not None:
             turn.waited += now - turn.began
@@ -365,7 +304,7 @@ class Loading:
         turn.ended = True
         for want in turn.wants:
             self._of_want.pop(want, None)
-        if turn.phase in {_Phase.WAITING, _Phase.BETWEEN}:
+        if turn.phase in {Phase.WAITING, Phase.BETWEEN}:
             self._finish(turn, now)
         return turn
 

@@ -9,30 +9,24 @@ from typing import Any, Final
 import msgspec
 
 from tandem_connector.contract.messages import Hello
-from tandem_connector.contract.prefill import (
-    VERSION,
-    NoteProblem,
-    PrefillNote,
-    PrefillReceipt,
-    PromptName,
-    read_note,
-    receipt_params,
-)
+from tandem_connector.contract.prefill import NoteProblem, PrefillNote, PromptName, read_note, receipt_params
 from tandem_connector.contract.types import EngineId, Role
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import BlockHash, BlockId, Purpose, RequestId, Seconds, StepId
-from tandem_connector.vllm.account import TurnAccount, account_params
+from tandem_connector.vllm.account import account_of, account_params, receipt_of
 from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, ended_well
 from tandem_connector.vllm.conduct import Conduct
 from tandem_connector.vllm.journal import Journal
 from tandem_connector.vllm.keys import CurveKeys
-from tandem_connector.vllm.loading import Loading, Source, Turn
+from tandem_connector.vllm.loading import Loading
+from tandem_connector.vllm.metrics import Meter, State
 from tandem_connector.vllm.orders import RankReport, StepOrders
 from tandem_connector.vllm.recording import RecordedExchange
 from tandem_connector.vllm.settings import ConnectorSettings
 from tandem_connector.vllm.steps import Progress, Scheduled, Steps
 from tandem_connector.vllm.surroundings import Surroundings, seal_of
+from tandem_connector.vllm.turns import Source, Turn
 
 _log = logging.getLogger(__name__)
 _TALLY_EVERY: Final = 0.25
@@ -64,6 +58,7 @@ class SchedulerSide:
         self._notes: dict[RequestId, PrefillNote] = {}
         self._requests: dict[RequestId, Any] = {}
         self._tallied = 0.0
+        self._meter = Meter()
         self._idle_wait = 0.0
 
     # -- beginning --------------------------------------------------------------------------------------------------
@@ -84,22 +79,25 @@ class SchedulerSide:
             self._exchange = RecordedExchange(self._me, self._pool, settings, self._journal)
         self._pool.before_reset(self._before_reset)
 
-    def start(self, hello: Hello, *, idle_wait: float, model: str) -> None:
+    def start(self, hello: Hello, *, block_bytes: int, idle_wait: float, model: str) -> None:
         """All ranks have told of their memory.
 
         Args:
             hello: what peers are told of it.
+            block_bytes: of one block on all ranks.
             idle_wait: seconds to sleep at most in an empty step.
             model: the served model's name.
 
         Raises:
             ListenError: the engine can't listen for its peers.
         """
+        self._block_bytes = block_bytes
         self._idle_wait = idle_wait
         self._surroundings.start(hello, block_size=self._block_size, model=model)
         self._loading = Loading(
             self._exchange,
             self._surroundings.asker,
+            self._asked,
             hold=self._settings.landing_deadline,
             offers=self._settings.reverse.pushes,
             fetches=self._settings.reverse.fetches,
@@ -140,6 +138,7 @@ class SchedulerSide:
         note = read_note(request.kv_transfer_params, self._seal, title, self._me, self._conduct.connected)
         match note:
             case NoteProblem():
+                self._meter.note_refused(note)
                 _log.info("note_not_used request=%s why=%s", name, note)
             case PrefillNote():
                 self._notes[name] = note
@@ -191,31 +190,12 @@ class SchedulerSide:
     def _account(
         self, request: Any, turn: Turn, progress: Progress, note: PrefillNote | None
     ) -> dict[str, object] | None:
-        size = self._block_size
-        received = {purpose: blocks * size for purpose, blocks in turn.received.items() if blocks}
-        account = TurnAccount(
-            prompt=request.num_prompt_tokens,
-            output=request.num_output_tokens,
-            cached=(turn.local_blocks or 0) * size,
-            received=received,
-            computed=progress.computed,
-            computed_by_prefill=turn.receipt.computed_tokens if turn.receipt is not None else None,
-            fetched_by_prefill=turn.receipt.fetched_tokens if turn.receipt is not None else None,
-            waited_ms=round(turn.waited * 1000, 3),
-            local=turn.why_local,
-        )
+        account = account_of(turn, progress, request.num_output_tokens, self._block_size)
+        self._meter.turn_ended(account)
         if self._journal is not None:
             self._journal.write("turn", {"request": turn.request, **msgspec.structs.asdict(account)})
         if note is not None:
-            return receipt_params(
-                PrefillReceipt(
-                    version=VERSION,
-                    prefill=self._me,
-                    computed_tokens=progress.computed,
-                    cached_tokens=account.cached,
-                    fetched_tokens=received.get(Purpose.REVERSE_FETCH, 0),
-                )
-            )
+            return receipt_params(receipt_of(account, self._me))
         return account_params(account) if self._asks else None
 
     # -- steps ------------------------------------------------------------------------------------------------------
@@ -284,6 +264,23 @@ class SchedulerSide:
         """Whether the engine must step although no request is to be computed."""
         due = self._conduct.next_due()
         return self._is_busy() or self._exchange.expects_workers or (due is not None and due <= _now())
+
+    def news(self) -> dict[str, Any] | None:
+        """What is to be added to the metrics."""
+        network = self._surroundings.network
+        asker = self._surroundings.asker
+        return self._meter.news(
+            State(
+                tally=self._exchange.tally,
+                gauges=self._exchange.gauges(),
+                network=network.counts if network is not None else None,
+                tables=self._surroundings.table_counts,
+                asking=asker.tally if asker is not None else None,
+                peers=len(self._conduct.connected),
+                healthy=self._conduct.healthy,
+                block_bytes=self._block_bytes,
+            )
+        )
 
     def _before_reset(self) -> None:
         now = _now()

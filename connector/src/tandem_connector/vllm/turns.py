@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request that may wait for blocks from elsewhere."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from tandem_connector.contract.prefill import PrefillReceipt
+from tandem_connector.exchange.types import BlockHash, BlockId, EngineId, Purpose, RequestId, Seconds, WantId
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a request's blocks are to come from."""
+
+    engine: EngineId
+    stop: int
+    """Index after the last block that is to be had there."""
+    deadline: Seconds
+    purpose: Purpose
+    least: int = 1
+    """Fewer blocks than this aren't worth it."""
+
+
+class Phase(Enum):
+    """How far its wait has come."""
+
+    ASKED = auto()
+    """Whether a peer computes it is being decided."""
+    READY = auto()
+    """It is decided where the blocks come from; none are waited for."""
+    WAITING = auto()
+    """A want is open, and the engine doesn't schedule the request."""
+    BETWEEN = auto()
+    """The want ended with blocks lacking; it is being decided who else is asked."""
+    DONE = auto()
+
+
+@dataclass(slots=True)
+class Turn:
+    """One request, and what it got."""
+
+    request: RequestId
+    hashes: Sequence[BlockHash]
+    arrived: Seconds
+    phase: Phase
+    source: Source | None = None
+    settled: bool = True
+    """Asking has said its last word."""
+    start: int = 0
+    """Index of the first block that is waited for."""
+    stop: int = 0
+    blocks: tuple[BlockId, ...] = ()
+    got: set[int] = field(default_factory=set)
+    """Indices, from `start` on, that have come."""
+    wants: dict[WantId, int] = field(default_factory=dict)
+    """Open wants, and the index from `start` on at which each begins; the last one is waited for."""
+    held_since: Seconds | None = None
+    held: float = 0.0
+    """Seconds for which it was held for blocks on their way for somebody else."""
+    ended: bool = False
+    # -- the account
+    local_blocks: int | None = None
+    """In the engine's own cache when it was first looked for."""
+    received: dict[Purpose, int] = field(default_factory=dict)
+    """Blocks that came for the request."""
+    waited: float = 0.0
+    """Seconds, for all of it."""
+    began: Seconds | None = None
+    receipt: PrefillReceipt | None = None
+    why_local: str = ""
+
+    def lacking(self) -> int | None:
+        """The first index from `start` on that hasn't come."""
+        return next((index for index in range(len(self.blocks)) if index not in self.got), None)
