@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  CLUSTER=local|kind|kubeconfig chooses where Kubernetes comes from (default: kind where a Docker engine"
 	@echo "  answers, else local). TANDEM_CACHE holds what is expensive to build (default ~/.cache/tandem)."

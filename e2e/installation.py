@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tandem on a cluster: images loaded, chart installed, a resource's pods reached."""
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from e2e.account import PoolsAccount
 from e2e.cluster.interface import Cluster
 from e2e.cluster.progress import Progress
-from e2e.cluster.tools import helm_path
+from e2e.cluster.tools import run_helm
 from e2e.engine.environment import EngineEnvironment
 from e2e.images.build import build_image
 from e2e.images.catalogue import CONNECTOR_INIT, ENGINE_CPU, FRONT_DOOR, OPERATOR
@@ -62,12 +61,7 @@ def uninstall_operator(cluster: Cluster) -> None:
 
 
 def _helm(cluster: Cluster, *arguments: str) -> None:
-    done = subprocess.run(
-        [str(helm_path()), "--kubeconfig", str(cluster.kubeconfig), "--namespace", NAMESPACE, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_helm(cluster.kubeconfig, NAMESPACE, *arguments)
     if done.returncode:
         raise InstallationError(f"helm {arguments[0]}: {done.stderr.strip()}")
 

@@ -35,7 +35,7 @@ if [ ! -x "$uv" ]; then
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
             echo "setup: installing pip (python3-pip)"
             apt-get update -q >/dev/null
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -q python3-pip >/dev/null
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends python3-pip >/dev/null
         else
             echo "setup: pip is missing; on Debian: apt-get install python3-pip" >&2
             exit 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which uv is run: the one that `make setup` pinned, else the user's."""
+"""Which uv is run: the one that `uv.lock` pins for the tools, wherever the cache is and whatever is on PATH."""
 
-import shutil
+from uv import find_uv_bin
 
-from e2e.cache import BuildError, cache_root
+from e2e.cache import BuildError
 
 
 def uv_program() -> str:
@@ -12,8 +12,7 @@ def uv_program() -> str:
     Raises:
         BuildError: There is none.
     """
-    pinned = sorted(cache_root().glob("uv-[0-9]*/bin/uv"))
-    found = str(pinned[-1]) if pinned else shutil.which("uv")
-    if not found:
-        raise BuildError("uv is not here: run `make setup`, which brings it")
-    return found
+    try:
+        return str(find_uv_bin())
+    except FileNotFoundError as error:
+        raise BuildError("uv is not here: run `make setup`, which brings it") from error

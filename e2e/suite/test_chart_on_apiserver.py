@@ -15,7 +15,7 @@ from e2e.cluster.interface import Cluster
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
 from e2e.cluster.progress import wait_until
-from e2e.cluster.tools import helm_path
+from e2e.cluster.tools import run_helm
 from e2e.kubectl import Kubectl
 from e2e.suite.refusals import BASE
 
@@ -45,8 +45,7 @@ class Release:
         self.helm("uninstall", "tandem", "--ignore-not-found", "--wait")
 
     def helm(self, *arguments: str) -> None:
-        command = [str(helm_path()), "--kubeconfig", str(self._cluster.kubeconfig), "--namespace", NAMESPACE]
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        done = run_helm(self._cluster.kubeconfig, NAMESPACE, *arguments)
         assert done.returncode == 0, done.stderr
 
     def allows(self, who: str, verb: str, what: str, namespace: str, subresource: str = "") -> bool:

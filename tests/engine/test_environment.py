@@ -57,13 +57,11 @@ def test_another_lock_file_is_another_environment(tmp_path: Path, monkeypatch: p
     assert engine_environment().root != before
 
 
-def test_a_machine_without_uv_builds_with_the_one_that_setup_pinned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pinned = tmp_path / "uv-0.0.1" / "bin" / "uv"
-    pinned.parent.mkdir(parents=True)
-    pinned.write_text(A_UV_THAT_WRITES_WHAT_IT_IS_ASKED)
-    pinned.chmod(0o755)
+def test_a_machine_without_uv_builds_with_the_one_of_the_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "the tools' uv"
+    program.write_text(A_UV_THAT_WRITES_WHAT_IT_IS_ASKED)
+    program.chmod(0o755)
+    monkeypatch.setattr(environment, "uv_program", lambda: str(program))
     monkeypatch.setenv("TANDEM_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
 

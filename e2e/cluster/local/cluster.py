@@ -52,7 +52,8 @@ class LocalCluster:
 
     @property
     def kubectl(self) -> list[str]:
-        return [str(build_kubernetes()), "kubectl", f"--kubeconfig={self.kubeconfig}"]
+        cache = f"--cache-dir={self._layout.kubectl_cache}"
+        return [str(build_kubernetes()), "kubectl", f"--kubeconfig={self.kubeconfig}", cache]
 
     def up(self) -> None:
         self._refuse_another_profile()

@@ -17,6 +17,11 @@ class Layout:
         return self.root / "kubeconfig"
 
     @property
+    def kubectl_cache(self) -> Path:
+        """What kubectl keeps of the API server's answers; otherwise it would be in the user's home folder."""
+        return self.root / "kubectl-cache"
+
+    @property
     def record(self) -> Path:
         """What this cluster is, written when it was complete."""
         return self.root / "cluster.json"

@@ -34,8 +34,9 @@ _LONGEST_ALIAS = 255
 _LINK_CIDR_LENGTH = 30
 _NAME = "sandbox"
 _SCRIPT = Path(__file__).with_name("sandbox.sh")
-_CNI_CACHE = Path("/var/lib/cni")
-"""libcni writes there whatever one configures; the sandbox covers it, for which it must exist."""
+_COVERED = (Path("/var/lib/cni"), Path("/var/lib/kubelet"))
+"""libcni and the kubelet's device manager write there whatever one configures; the sandbox covers both, for which they
+must exist."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ def create(state: Path) -> Sandbox:
             "or `up --control-plane-only` here"
         )
     layout = Layout(state)
-    _CNI_CACHE.mkdir(mode=0o755, exist_ok=True)
+    for folder in _COVERED:
+        folder.mkdir(mode=0o755, exist_ok=True)
     unshare = [
         "unshare",
         "--mount",
@@ -105,8 +107,9 @@ def remove(state: Path) -> bool:
         # The kernel removes the links of a dead namespace some time later; a new node would find them in its way.
         subprocess.run(["ip", "link", "delete", HOST_LINK], capture_output=True, check=False)
     processes.end(state)
-    if was_there and _CNI_CACHE.exists() and not any(_CNI_CACHE.iterdir()):
-        _CNI_CACHE.rmdir()
+    for folder in _COVERED:
+        if was_there and folder.exists() and not any(folder.iterdir()):
+            folder.rmdir()
     return was_there
 
 

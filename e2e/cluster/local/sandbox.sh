@@ -11,6 +11,7 @@ mount --make-rshared /
 mount -t tmpfs -o mode=755 tmpfs /run
 mount -t tmpfs -o mode=755 tmpfs /var/log
 mount -t tmpfs -o mode=755 tmpfs /var/lib/cni
+mount -t tmpfs -o mode=755 tmpfs /var/lib/kubelet
 
 # One short path without spaces for the state folder: socket paths hold a hundred characters, and configuration files
 # have rules of quoting.

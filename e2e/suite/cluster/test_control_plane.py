@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cache import cache_root
 from e2e.cluster.interface import ClusterError
 from e2e.cluster.local import processes
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
 from e2e.cluster.progress import wait_until
+from e2e.cluster.tools import run_helm
+from e2e.installation import CHART
 from e2e.kubectl import Kubectl
 from e2e.suite.cluster.workloads import is_ready, pod_for_gpus
 
@@ -41,6 +44,23 @@ def test_two_control_planes_run_side_by_side_and_leave_nothing(tmp_path: Path) -
 
     assert list(tmp_path.iterdir()) == []
     assert processes.running(tmp_path / "the first") == processes.running(tmp_path / "the second") == []
+
+
+def test_neither_kubectl_nor_helm_writes_into_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("TANDEM_CACHE", str(cache_root()))
+    monkeypatch.setenv("HOME", str(home))
+    cluster = a_control_plane(tmp_path / "state")
+    try:
+        cluster.up()
+        Kubectl(cluster).apply(a_config_map("any"))
+        installed = run_helm(cluster.kubeconfig, "default", "install", "tandem", str(CHART), "--dry-run=server")
+    finally:
+        cluster.down()
+
+    assert installed.returncode == 0, installed.stderr
+    assert list(home.rglob("*")) == []
 
 
 def test_after_a_crash_it_comes_up_again_empty(tmp_path: Path) -> None:
