@@ -8,6 +8,7 @@ import yaml
 
 from e2e.cluster.interface import NodeFacts
 from e2e.engine.environment import EngineEnvironment
+from tandem_operator.api.spec import Protocol
 
 SAMPLE = Path(__file__).parent.parent / "manifests" / "samples" / "cpu-tiny.yaml"
 SITE_PACKAGES = "/opt/engine/lib/python3.11/site-packages"
@@ -18,16 +19,23 @@ NUMA_TOPOLOGY = Path("/sys/devices/system/node")
 """Where Linux tells of NUMA nodes. Missing on kernels that know none."""
 
 
-def cpu_resource(facts: NodeFacts, environment: EngineEnvironment, model: Path, name: str = "") -> dict[str, Any]:
+def cpu_resource(
+    facts: NodeFacts,
+    environment: EngineEnvironment,
+    model: Path,
+    name: str = "",
+    protocol: Protocol = Protocol.NIXL_PULL,
+) -> dict[str, Any]:
     """The sample as it can run there: environment and model mounted from this machine where nodes can see it.
 
-    On other clusters the sample stays as it is, and its engine image must hold both.
+    On other clusters its engine image must hold both.
     """
     with SAMPLE.open() as file:
         resource: dict[str, Any] = yaml.safe_load(file)
     if name:
         resource["metadata"]["name"] = name
     spec = resource["spec"]
+    spec["transfer"] = {"protocol": protocol.value}
     volumes = []
     if facts.can_mount_host_paths:
         spec["model"]["source"] = {"volume": {"hostPath": str(model)}}

@@ -105,7 +105,7 @@ def _explanation(rows: list[Row]) -> str:
     return (
         f"The model's weights are random, so its answers mean nothing; all else is real.\n"
         f"On later turns P computes the answers of earlier turns again ({answers} tokens in all here), which D had: with\n"
-        "NixlPull nothing goes back from D to P. Sending it back is what the next version's protocol Push is for."
+        "NixlPull nothing goes back from D to P. Sending it back is what the protocol Push is for."
     )
 
 

@@ -67,6 +67,7 @@ def _accelerator(**fields: object) -> Change:
 
 
 _CPU: Final = {"instanceType": "none"}
+_PULL: Final = {"protocol": "NixlPull"}
 
 RULE_REFUSALS: Final = (
     Refusal(
@@ -250,34 +251,65 @@ RULE_REFUSALS: Final = (
         _spec(accelerator={**_CPU, "hugepages2Mi": "2Mi"}),
         _spec(accelerator=_CPU),
     ),
+    *(
+        Refusal(
+            f"a transfer's {field} that vLLM's connector does not know",
+            f"spec.transfer.{field}",
+            "has no effect with NixlPull; remove the field, or use Push",
+            _spec(transfer={"protocol": "NixlPull", "reverse": "Disabled", field: value}),
+            _spec(transfer={"protocol": "Push", "reverse": "Disabled", field: value}),
+        )
+        for field, value in {
+            "disaggregateAboveTokens": 0,
+            "deadline": "20s",
+            "landingFraction": "0%",
+            "minBlocks": 1,
+            "auth": {"secretRef": {"name": "keys", "key": "chat"}},
+        }.items()
+    ),
+    *(
+        Refusal(
+            f"a deadline {why}",
+            "spec.transfer.deadline",
+            "must be above 0s and at most 30m, for example 20s",
+            _spec(transfer={"deadline": wrong}),
+            _spec(transfer={"deadline": right}),
+        )
+        for why, wrong, right in (
+            ("of nothing", "0s", "1ms"),
+            ("of nothing in two parts", "0h0.0m", "0h0.1m"),
+            ("longer than anything takes", "30m1ms", "30m"),
+        )
+    ),
     Refusal(
-        "Push",
-        "spec.transfer.protocol",
-        "Push is not available yet in this version; use NixlPull",
-        _spec(transfer={"protocol": "Push"}),
-        _spec(transfer={"protocol": "NixlPull"}),
+        "Push between engines that are split differently",
+        "spec.decode.parallelism.tensor",
+        "8 and spec.prefill.parallelism.tensor, which is 4: Push needs equal ones; make them equal, or set "
+        "spec.transfer.protocol to NixlPull",
+        _spec(**_tensor(4, 8)),
+        _spec(transfer={"protocol": "NixlPull"}, **_tensor(4, 8)),
     ),
     Refusal(
         "NixlPull without the front door that runs it",
         "spec.frontDoor.enabled",
-        "NixlPull needs the front door, which runs its two legs; remove the field",
-        _spec(frontDoor={"enabled": False}),
-        _spec(frontDoor={"enabled": True}),
+        "NixlPull needs the front door, which runs its two legs; remove the field, or use Push",
+        _spec(transfer={"protocol": "NixlPull"}, frontDoor={"enabled": False}),
+        _spec(transfer={"protocol": "Push"}, frontDoor={"enabled": False}),
     ),
     Refusal(
         "tensor-parallel sizes that do not divide each other",
         "spec.decode.parallelism.tensor",
         "6 and spec.prefill.parallelism.tensor, which is 4: one must be a multiple of the other",
-        _spec(**_tensor(4, 6)),
-        _spec(**_tensor(4, 8)),
+        _spec(transfer=_PULL, **_tensor(4, 6)),
+        _spec(transfer=_PULL, **_tensor(4, 8)),
     ),
     *(
         Refusal(
             f"an engine of {role} on more GPUs than a node has",
             f"spec.{role}.parallelism.tensor",
             "16 GPUs are more than the 8 of a p5en.48xlarge node; an engine cannot span nodes yet",
-            _spec(**{role: {"parallelism": {"tensor": 16}}}),
-            _spec(accelerator=_CPU, **{role: {"parallelism": {"tensor": 16}}}),
+            _spec(transfer=_PULL, **{role: {"parallelism": {"tensor": 16}}}),
+            _spec(transfer=_PULL, accelerator=_CPU, **{role: {"parallelism": {"tensor": 16}}}),
         )
         for role in ("prefill", "decode")
     ),
@@ -286,8 +318,8 @@ RULE_REFUSALS: Final = (
             f"GPUs of a pod that are not the tensor-parallel size of {role}",
             "spec.accelerator.gpusPerPod",
             f"8 GPUs do not match spec.{role}.parallelism.tensor, which is 4; make them equal, or remove the field",
-            _spec(accelerator={"gpusPerPod": 8}, **{role: {"parallelism": {"tensor": 4}}}),
-            _spec(accelerator={"gpusPerPod": 8}, **{role: {"parallelism": {"tensor": 8}}}),
+            _spec(transfer=_PULL, accelerator={"gpusPerPod": 8}, **{role: {"parallelism": {"tensor": 4}}}),
+            _spec(transfer=_PULL, accelerator={"gpusPerPod": 8}, **{role: {"parallelism": {"tensor": 8}}}),
         )
         for role in ("prefill", "decode")
     ),
@@ -297,8 +329,12 @@ RULE_REFUSALS: Final = (
             f"spec.{role}.parallelism.tensor",
             "1 of the 8 GPUs of a p4d.24xlarge node have no whole EFA device of its 4; raise the value, or set "
             "spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
-            _spec(accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 1}}}),
-            _spec(accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 2}}}),
+            _spec(
+                transfer=_PULL, accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 1}}}
+            ),
+            _spec(
+                transfer=_PULL, accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 2}}}
+            ),
         )
         for role in ("prefill", "decode")
     ),
@@ -345,8 +381,8 @@ SCHEMA_REFUSALS: Final = (
         "an engine on no GPU",
         "spec.decode.parallelism.tensor",
         "Invalid value: 0: spec.decode.parallelism.tensor in body should be greater than or equal to 1",
-        _spec(decode={"parallelism": {"tensor": 0}}),
-        _spec(decode={"parallelism": {"tensor": 1}}),
+        _spec(transfer=_PULL, decode={"parallelism": {"tensor": 0}}),
+        _spec(transfer=_PULL, decode={"parallelism": {"tensor": 1}}),
     ),
     Refusal(
         "blocks of no tokens",
@@ -396,6 +432,55 @@ SCHEMA_REFUSALS: Final = (
         'Invalid value: "models": spec.model.source.volume.hostPath in body should match',
         _volume(hostPath="models"),
         _volume(hostPath="/models"),
+    ),
+    Refusal(
+        "a deadline that is a number",
+        "spec.transfer.deadline",
+        'Invalid value: "20": spec.transfer.deadline in body should match',
+        _spec(transfer={"deadline": "20"}),
+        _spec(transfer={"deadline": "20s"}),
+    ),
+    Refusal(
+        "more than all as a landing place",
+        "spec.transfer.landingFraction",
+        'Invalid value: "101%": spec.transfer.landingFraction in body should match',
+        _spec(transfer={"landingFraction": "101%"}),
+        _spec(transfer={"landingFraction": "100%"}),
+    ),
+    Refusal(
+        "a fraction as a landing place",
+        "spec.transfer.landingFraction",
+        'Invalid value: "number"',
+        _spec(transfer={"landingFraction": 0.25}),
+        _spec(transfer={"landingFraction": "25%"}),
+    ),
+    Refusal(
+        "a prefill that is asked for fewer than no tokens",
+        "spec.transfer.disaggregateAboveTokens",
+        "Invalid value: -1: spec.transfer.disaggregateAboveTokens in body should be greater than or equal to 0",
+        _spec(transfer={"disaggregateAboveTokens": -1}),
+        _spec(transfer={"disaggregateAboveTokens": 0}),
+    ),
+    Refusal(
+        "fetching that is worth it for no blocks",
+        "spec.transfer.minBlocks",
+        "Invalid value: 0: spec.transfer.minBlocks in body should be greater than or equal to 1",
+        _spec(transfer={"minBlocks": 0}),
+        _spec(transfer={"minBlocks": 1}),
+    ),
+    Refusal(
+        "a way back that there is not",
+        "spec.transfer.reverse",
+        'Unsupported value: "Pull"',
+        _spec(transfer={"reverse": "Pull"}),
+        _spec(transfer={"reverse": "PushAndFetch"}),
+    ),
+    Refusal(
+        "a key of a Secret without its name in the data",
+        "spec.transfer.auth.secretRef.key",
+        "Required value",
+        _spec(transfer={"auth": {"secretRef": {"name": "keys"}}}),
+        _spec(transfer={"auth": {"secretRef": {"name": "keys", "key": "chat"}}}),
     ),
     Refusal(
         "a policy that vllm-router does not have",

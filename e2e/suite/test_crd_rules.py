@@ -121,7 +121,16 @@ _DEVICES = st.fixed_dictionaries(
         "decode": _OPTIONAL_TENSOR,
     },
     optional={
-        "transfer": st.sampled_from([{}, {"backend": "UCX"}, {"backend": "LIBFABRIC"}, {"protocol": "NixlPull"}]),
+        "transfer": st.fixed_dictionaries(
+            {},
+            optional={
+                "protocol": st.sampled_from(["Push", "NixlPull"]),
+                "backend": st.sampled_from(["UCX", "LIBFABRIC"]),
+                "deadline": st.sampled_from(["0s", "0.5ms", "1m", "30m", "1h"]),
+                "landingFraction": st.sampled_from(["0%", "25%", "100%"]),
+                "reverse": st.sampled_from(["Push", "Disabled"]),
+            },
+        ),
     },
 )
 """What rules and planning both judge, from few values so that many combinations are valid."""

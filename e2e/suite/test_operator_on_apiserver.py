@@ -2,7 +2,9 @@
 """The operator's process on a real API server with controllers and simulated nodes, whose pods are ready at once."""
 
 import asyncio
+import base64
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +16,8 @@ from prometheus_client import CollectorRegistry
 from e2e.cluster.interface import Cluster
 from e2e.cluster.progress import wait_until
 from e2e.kubectl import Kubectl
-from e2e.suite.operator_process import OperatorProcess, operator, write_kubeconfig
+from e2e.suite.operator_process import ACCOUNT_NAMESPACE, OperatorProcess, operator, write_kubeconfig
+from tandem_connector.contract.keys import ExchangeKey
 from tandem_connector.contract.peers import PeerTable
 from tandem_operator.api.names import API_VERSION, KIND, PEERS_ANNOTATION, RESOURCE_LABEL, ROUTABLE_LABEL
 from tandem_operator.kube.access import find_access
@@ -109,6 +112,20 @@ def tables(kubectl: Kubectl) -> dict[str, PeerTable]:
     }
 
 
+def may(kubectl: Kubectl, verb: str, resource: str) -> bool:
+    """Whether the operator's account has the right."""
+    asked = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{ACCOUNT_NAMESPACE}:tandem-operator",
+            "resourceAttributes": {"namespace": kubectl.namespace, "verb": verb, "resource": resource},
+        },
+    }
+    answer = json.loads(kubectl.run("create", "-f", "-", "-o", "json", stdin=json.dumps(asked)))
+    return bool(answer["status"]["allowed"])
+
+
 def test_a_resource_becomes_ready_with_engines_that_know_each_other(kubectl: Kubectl, replica: OperatorProcess) -> None:
     kubectl.apply(a_resource())
     wait_for(kubectl, "Ready")
@@ -121,7 +138,7 @@ def test_a_resource_becomes_ready_with_engines_that_know_each_other(kubectl: Kub
     assert peer.network.zone == "us-west-2a"
     assert len(peer.network.layers) == 3
     routable = [pod["metadata"]["name"] for pod in engines(kubectl) if ROUTABLE_LABEL in pod["metadata"]["labels"]]
-    assert routable == ["qwen-decode-0", "qwen-prefill-0"], "with NixlPull the front door talks to both"
+    assert routable == ["qwen-decode-0", "qwen-prefill-0"], "what may be used is marked in both roles"
     assert replica.is_healthy()
 
 
@@ -151,6 +168,37 @@ def test_the_operator_owns_status_and_children_and_nothing_of_the_spec(
     for child in children(kubectl):
         (owner,) = child["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner["controller"]) == (KIND, resource["metadata"]["uid"], True)
+
+
+def test_engines_share_a_key_that_the_operator_made_and_may_not_read(
+    kubectl: Kubectl, replica: OperatorProcess
+) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    (secret,) = kubectl.list("secret", f"{RESOURCE_LABEL}=qwen")
+    key = base64.b64decode(secret["data"]["exchange.json"])
+    assert ExchangeKey.model_validate_json(key)
+    assert secret["immutable"] is True
+    for role in ("prefill", "decode"):
+        volumes = (kubectl.get("statefulset", f"qwen-{role}") or {})["spec"]["template"]["spec"]["volumes"]
+        assert secret["metadata"]["name"] in [each["secret"]["secretName"] for each in volumes if "secret" in each]
+    assert {
+        verb for verb in ("create", "get", "list", "watch", "patch", "delete") if may(kubectl, verb, "secrets")
+    } == {"create"}
+
+
+def test_engines_that_wait_for_the_users_key_degrade_the_resource_until_it_is_there(
+    kubectl: Kubectl, replica: OperatorProcess
+) -> None:
+    reference = {"secretRef": {"name": "keys", "key": "chat"}}
+    # On simulated nodes pods start without their volumes, so nothing is to start only where there are no nodes for it.
+    nowhere = {"spec": {"nodeSelector": {"nowhere": "true"}}}
+    parts = {role: {"parallelism": {"tensor": 8}, "podTemplate": nowhere} for role in ("prefill", "decode")}
+    kubectl.apply(a_resource(transfer={"auth": reference}, **parts))
+    wait_for(kubectl, "Degraded", reason="KeyMissing")
+    assert kubectl.get("secret", "keys") is None
+    kubectl.run("create", "secret", "generic", "keys", f"--from-literal=chat={ExchangeKey.generate().to_file()}")
+    wait_for(kubectl, "Degraded", reason="Unschedulable")
 
 
 def test_a_settled_resource_causes_no_writes(kubectl: Kubectl, replica: OperatorProcess) -> None:

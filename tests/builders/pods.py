@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Self
 
+from tandem_connector.contract.environment import EXCHANGE_PORT
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import (
     PEERS_ANNOTATION,
@@ -32,6 +33,14 @@ class PodBuilder:
 
     def with_label(self, label: str, value: str) -> Self:
         return self._with("metadata", "labels", label, value=value)
+
+    def listening_on(self, port: int) -> Self:
+        """Where its engine takes its peers' messages, as its own template says."""
+        return self._with(
+            "spec",
+            "containers",
+            value=[{"name": "engine", "ports": [{"name": "side-channel", "containerPort": port}]}],
+        )
 
     def with_uid(self, uid: str) -> Self:
         return self._with("metadata", "uid", value=uid)
@@ -110,7 +119,9 @@ def a_pod(role: Role = Role.DECODE, ordinal: int = 0, resource: str = "qwen") ->
                 "uid": f"00000000-0000-4000-8000-{number:012d}",
                 "labels": {RESOURCE_LABEL: resource, ROLE_LABEL: str(role), REVISION_LABEL: "r1", TENSOR_LABEL: "1"},
             },
-            "spec": {},
+            "spec": {
+                "containers": [{"name": "engine", "ports": [{"name": "side-channel", "containerPort": EXCHANGE_PORT}]}]
+            },
             "status": {"phase": "Pending"},
         }
     )

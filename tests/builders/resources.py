@@ -50,6 +50,10 @@ class ResourceBuilder:
     def on(self, instance_type: str) -> Self:
         return self.with_spec("accelerator", "instanceType", value=instance_type)
 
+    def pulling(self) -> Self:
+        """With vLLM's NixlConnector in place of the exchange."""
+        return self.with_spec("transfer", "protocol", value="NixlPull")
+
     def with_image(self, image: str) -> Self:
         return self.with_spec("engine", "image", value=image)
 

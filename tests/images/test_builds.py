@@ -11,7 +11,7 @@ import pytest
 from e2e.cache import cache_root
 from e2e.images.build import build_image
 from e2e.images.catalogue import CONNECTOR_INIT, IMAGES, PAUSE
-from e2e.images.declaration import Image, Venv
+from e2e.images.declaration import REPOSITORY, Image, Venv
 from e2e.images.members import member_key
 from e2e.images.tree import File, Tree, read_layer
 
@@ -77,7 +77,10 @@ def test_the_connector_image_has_the_package_and_an_honest_list_of_its_files(new
         if path.startswith(folder) and isinstance(node, File)
     }
     assert listed == there
-    assert "tandem_connector/contract/peers.py" in there
+    source = REPOSITORY / "connector" / "src"
+    modules = {str(file.relative_to(source)) for file in source.rglob("*.py")}
+    assert {path for path in there if path.endswith(".py")} == modules
+    assert {"tandem_connector/vllm/connector.py", "tandem_connector/probe.py"} <= modules
 
 
 @needs_apt

@@ -210,7 +210,7 @@ class FakeApi:
         if request.method == "GET" and target.name is None:
             return web.json_response(self._list(request, target))
         if request.method == "POST":
-            return self._create(target, body)
+            return self._create(target, body, dry_run="dryRun" in request.query)
         if request.method == "PATCH":
             return self._apply(target, body, present)
         if present is None:
@@ -318,10 +318,12 @@ class FakeApi:
         self._applied[target.key, target.subresource] = deepcopy(body)
         return web.json_response(self._store(target.key, item), status=200 if present else 201)
 
-    def _create(self, target: _Target, body: Json) -> web.Response:
+    def _create(self, target: _Target, body: Json, *, dry_run: bool) -> web.Response:
         key = _Key(target.api_version, target.plural, target.namespace, body["metadata"]["name"])
         if key in self.objects:
             return _failure(409, "already exists")
+        if dry_run:
+            return web.json_response(body, status=201)
         return web.json_response(self._store(key, body), status=201)
 
     def _replace(self, target: _Target, body: Json, present: Json) -> web.Response:

@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
 from tandem_operator.kube.client import Client
-from tandem_operator.kube.kinds import CHILD_KINDS, EVENT, LEASE, NODE, POD, RESOURCE, Kind
+from tandem_operator.kube.kinds import CHILD_KINDS, EVENT, LEASE, NODE, POD, RESOURCE, SECRET, Kind
 from tandem_operator.metrics import Metrics
 from tests.kube.fake_api import FakeApi
 
@@ -18,7 +18,7 @@ def new_api(*, without: tuple[Kind, ...] = ()) -> FakeApi:
     served: dict[str, tuple[str, ...]] = {"v1": ("namespaces",)}
     # kopf waits for these two, whether it reads them or not.
     served["apiextensions.k8s.io/v1"] = ("customresourcedefinitions",)
-    for kind in (RESOURCE, POD, NODE, LEASE, EVENT, *CHILD_KINDS):
+    for kind in (RESOURCE, POD, NODE, LEASE, EVENT, SECRET, *CHILD_KINDS):
         if kind not in without:
             served[kind.api_version] = (*served.get(kind.api_version, ()), kind.plural)
     return FakeApi(served)

@@ -136,7 +136,7 @@ def test_another_incarnation_at_the_address_is_certain_death_and_a_peer_of_its_o
     at = first.network.endpoint
     first.network.close()
     second = stage.engine("other-2", at=at)
-    assert one.hears(PeerReplaced).peer == first.name
+    assert one.hears(PeerReplaced) == PeerReplaced(first.name, second.name)
     assert one.network.stages() == {first.name: Greeting.REPLACED}
     one.network.send(first.name, Cancel(WantId(1)))
     introduce(one, second)

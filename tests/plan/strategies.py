@@ -29,6 +29,11 @@ _SOURCES: list[dict[str, Any]] = [
     {"volume": {"claimName": "weights", "subPath": "qwen"}},
     {"volume": {"hostPath": "/mnt/k8s-disks/0"}},
 ]
+_TRANSFERS: list[dict[str, Any]] = [
+    {},
+    {"protocol": "Push", "reverse": "Fetch", "deadline": "1m30s", "landingFraction": "0%", "minBlocks": 1},
+    {"disaggregateAboveTokens": 0, "auth": {"secretRef": {"name": "keys", "key": "chat"}}},
+]
 _text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 
 
@@ -36,8 +41,14 @@ _text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 def resources(draw: st.DrawFn) -> ResourceBuilder:
     instance_type = draw(st.sampled_from([NO_ACCELERATOR, "p5en.48xlarge", "p5.48xlarge", "p6-b200.48xlarge"]))
     resource = a_resource().on(instance_type)
-    for role in Role:
-        resource = resource.with_tensor(draw(st.sampled_from([1, 2, 4, 8])), role)
+    tensors = st.sampled_from([1, 2, 4, 8])
+    if draw(st.booleans()):
+        resource = resource.pulling()
+        for role in Role:
+            resource = resource.with_tensor(draw(tensors), role)
+    else:
+        resource = resource.with_tensor(draw(tensors))
+        resource = resource.with_spec("transfer", value=draw(st.sampled_from(_TRANSFERS)))
     resource = resource.with_prefill(draw(st.integers(0, 3))).with_decode(draw(st.integers(0, 3)))
     resource = resource.with_arguments(*draw(st.lists(_text, max_size=3)))
     if draw(st.booleans()):

@@ -32,7 +32,7 @@ def test_a_pod_gets_its_share_of_the_nodes_efa_devices_requested_as_limited(
 
 
 def test_each_role_gets_devices_by_its_own_parallelism() -> None:
-    resource = P5EN.with_tensor(2, Role.PREFILL)
+    resource = P5EN.pulling().with_tensor(2, Role.PREFILL)
     assert engine(resource, Role.PREFILL)["resources"]["limits"]["vpc.amazonaws.com/efa"] == "4"
     assert engine(resource, Role.DECODE)["resources"]["limits"]["vpc.amazonaws.com/efa"] == "16"
 

@@ -57,7 +57,8 @@ def test_an_engine_is_told_who_it_is_and_where_its_peers_are() -> None:
     assert variables["TANDEM_ROLE"] == "prefill"
     assert variables["TANDEM_POD_UID"]["fieldRef"]["fieldPath"] == "metadata.uid"
     assert variables["VLLM_NIXL_SIDE_CHANNEL_HOST"]["fieldRef"]["fieldPath"] == "status.podIP"
-    assert variables["VLLM_NIXL_SIDE_CHANNEL_PORT"] == "5600"
+    assert variables["VLLM_NIXL_SIDE_CHANNEL_PORT"] == "5601"
+    assert environment(a_resource().pulling())["VLLM_NIXL_SIDE_CHANNEL_PORT"] == "5600"
     assert variables["PYTHONHASHSEED"] == "0"
     assert variables["TANDEM_PEERS_FILE"] == "/etc/tandem/peers/peers.json"
     (item,) = named(pod_spec(a_resource())["volumes"], "peers")["downwardAPI"]["items"]
@@ -108,6 +109,13 @@ def test_an_engine_may_load_for_two_hours_and_is_asked_at_both_doors_then() -> N
         assert command == ["python3", "-I", "-S", "/opt/tandem/connector/tandem_connector/probe.py"]
 
 
+def test_the_port_for_peers_is_the_protocols_everywhere() -> None:
+    for resource, port in ((a_resource(), 5601), (a_resource().pulling(), 5600)):
+        service = objects(resource, "Service")["qwen-decode"]
+        assert named(service["spec"]["ports"], "side-channel")["targetPort"] == port
+        assert named(engine(resource)["ports"], "side-channel")["containerPort"] == port
+
+
 def test_pods_follow_a_changed_argument_of_their_role_and_only_they() -> None:
     before, after = a_resource(), a_resource().with_spec("decode", "args", value=["--max-num-seqs=8"])
     assert template(before, Role.PREFILL) == template(after, Role.PREFILL)
@@ -126,6 +134,9 @@ def test_what_both_sides_must_have_in_common_makes_a_revision() -> None:
         a_resource().with_spec("engine", "env", value=[{"name": "VLLM_KV_CACHE_LAYOUT", "value": "HND"}]),
         a_resource().with_spec("model", "source", value={"volume": {"claimName": "weights"}}),
         a_resource().on("p5en.48xlarge"),
+        a_resource().pulling(),
+        a_resource().with_tensor(2),
+        a_resource().with_spec("transfer", "auth", value={"secretRef": {"name": "keys", "key": "chat"}}),
     ]
     revisions = {revision(resource, Role.DECODE) for resource in (a_resource(), *changes)}
     assert len(revisions) == 1 + len(changes)
@@ -136,11 +147,13 @@ def test_what_both_sides_must_have_in_common_makes_a_revision() -> None:
 def test_scaling_placing_and_splitting_make_no_revision() -> None:
     same = [
         a_resource().with_decode(5),
-        a_resource().with_tensor(2, Role.DECODE),
+        a_resource().with_spec("transfer", value={"reverse": "Disabled", "deadline": "5s", "minBlocks": 9}),
         a_resource().with_spec("placement", "nodeSelector", value={"a": "b"}),
         a_resource().with_spec("frontDoor", "replicas", value=2),
     ]
     assert {revision(resource, Role.DECODE) for resource in same} == {revision(a_resource(), Role.DECODE)}
+    pulling = a_resource().pulling()
+    assert revision(pulling.with_tensor(2, Role.DECODE), Role.DECODE) == revision(pulling, Role.DECODE)
 
 
 def test_a_launch_configuration_is_immutable_and_named_after_its_content() -> None:

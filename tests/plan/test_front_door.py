@@ -32,7 +32,8 @@ def options(resource: ResourceBuilder) -> dict[str, list[str]]:
 
 
 def test_the_router_finds_routable_engines_of_this_resource_in_its_namespace() -> None:
-    given = options(a_resource("chat").in_namespace("here"))
+    given = options(a_resource("chat").in_namespace("here").pulling())
+    assert "--selector" not in given
     for role in ("prefill", "decode"):
         words = ["tandem.dev/resource=chat", f"tandem.dev/role={role}", "tandem.dev/routable=true"]
         assert given[f"--{role}-selector"] == words
@@ -41,6 +42,17 @@ def test_the_router_finds_routable_engines_of_this_resource_in_its_namespace() -
     assert given["--service-discovery-port"] == ["8000"]
     assert given["--vllm-pd-disaggregation"] == []
     assert given["--kv-connector"] == ["nixl"]
+
+
+def test_with_push_the_router_knows_decode_engines_only_and_takes_them_for_plain_servers() -> None:
+    given = options(a_resource("chat").in_namespace("here"))
+    assert given["--selector"] == ["tandem.dev/resource=chat", "tandem.dev/role=decode", "tandem.dev/routable=true"]
+    assert given["--service-discovery"] == []
+    assert given["--service-discovery-namespace"] == ["here"]
+    assert given["--service-discovery-port"] == ["8000"]
+    assert given["--policy"] == ["consistent_hash"]
+    of_two_legs = {"--prefill-selector", "--decode-selector", "--vllm-pd-disaggregation", "--kv-connector"}
+    assert not given.keys() & of_two_legs
 
 
 def test_the_policy_and_further_arguments_are_the_users() -> None:

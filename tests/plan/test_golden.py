@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that is made for three typical resources, to the byte.
+"""Everything that is made for typical resources, to the byte.
 
 Changes are shown by `pytest tests/plan/test_golden.py --update-golden` and read in the difference.
 """
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tandem_connector.contract.types import Role
 from tandem_operator.api.text import as_yaml
 from tandem_operator.plan.plan import plan
 from tests.builders import DEFAULTS, a_resource, observed
@@ -27,6 +28,11 @@ RESOURCES = {
     .with_tensor(4)
     .with_spec("accelerator", "hugepages2Mi", value="5120Mi")
     .with_spec("model", "source", value={"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}}),
+    "p5en-nixl-pull": a_resource()
+    .on("p5en.48xlarge")
+    .with_tensor(8, Role.DECODE)
+    .with_tensor(4, Role.PREFILL)
+    .pulling(),
     "cpu": a_resource()
     .with_image("tandem.dev/engine-cpu:0.1.0")
     .with_spec("model", value={"name": "tiny", "source": {"volume": {"hostPath": "/models", "subPath": "tiny"}}})

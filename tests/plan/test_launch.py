@@ -75,12 +75,33 @@ def test_the_engine_is_started_with_what_the_resource_says(folder: Path) -> None
         "--shutdown-timeout": "60",
         "--host": "0.0.0.0",
         "--port": "8000",
+        "--kv-transfer-config.kv_connector": "TandemConnector",
+        "--kv-transfer-config.kv_connector_module_path": "tandem_connector.vllm.connector",
+        "--kv-transfer-config.kv_role": "kv_both",
+        "--kv-transfer-config.kv_load_failure_policy": "recompute",
+        "--kv-transfer-config.kv_connector_extra_config.disaggregate_above_tokens": "256",
+        "--kv-transfer-config.kv_connector_extra_config.reverse": "PushAndFetch",
+        "--kv-transfer-config.kv_connector_extra_config.patience": "20.0",
+        "--kv-transfer-config.kv_connector_extra_config.fetch_min_blocks": "4",
+        "--kv-transfer-config.kv_connector_extra_config.landing_share": "0.25",
+        "--kv-transfer-config.kv_connector_extra_config.backends+": "UCX",
+    }
+    assert called["env"]["TANDEM_ENGINE_ID"] == engine_id
+
+
+def test_vllms_own_connector_is_told_nothing_of_the_exchange(folder: Path) -> None:
+    given = options(run(folder, a_resource().pulling()))
+    transfer = {name: value for name, value in given.items() if name.startswith("--kv-transfer-config")}
+    del transfer["--kv-transfer-config.engine_id"]
+    assert transfer == {
         "--kv-transfer-config.kv_connector": "NixlConnector",
         "--kv-transfer-config.kv_role": "kv_both",
         "--kv-transfer-config.kv_load_failure_policy": "recompute",
         "--kv-transfer-config.kv_connector_extra_config.backends+": "UCX",
     }
-    assert called["env"]["TANDEM_ENGINE_ID"] == engine_id
+    both_ways = a_resource().with_spec("transfer", value={"protocol": "NixlPull", "reverse": "Fetch"})
+    flag = "--kv-transfer-config.kv_connector_extra_config.bidirectional_kv_xfer"
+    assert [options(run(folder, both_ways, role))[flag] for role in Role] == ["true", "true"]
 
 
 def test_every_start_is_another_engine_of_the_same_pod(folder: Path) -> None:

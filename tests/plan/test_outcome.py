@@ -12,7 +12,7 @@ from tandem_operator.api.names import REVISION_LABEL
 from tandem_operator.api.status import Condition, ConditionType, Reason, Status
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.outcome import outcome
-from tandem_operator.plan.types import ObjectKey, Observed, Outcome, Refusal
+from tandem_operator.plan.types import ObjectKey, Observed, Outcome, Refusal, WantedKey
 from tests.builders import DEFAULTS, TEMPLATE, a_deployment, a_pod, a_ready_pod, a_resource, a_set, observed
 from tests.builders.pods import PodBuilder
 from tests.builders.resources import ResourceBuilder
@@ -58,8 +58,8 @@ def events(found: Outcome) -> list[tuple[str, bool]]:
 def test_all_conditions_are_set_from_first_sight() -> None:
     found = after(observed(sets={}, front_door=None))
     assert conditions(found) == {
-        "Ready": ("False", "NoPrefillReady"),
-        "Available": ("False", "NoPrefillReady"),
+        "Ready": ("False", "NoDecodeReady"),
+        "Available": ("False", "NoDecodeReady"),
         "Progressing": ("True", "RollingOut"),
         "Degraded": ("False", "Healthy"),
         "SpecValid": ("True", "Valid"),
@@ -105,7 +105,8 @@ def test_pods_are_counted_by_role() -> None:
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [
-        (observed(pods=[serving(D)]), Reason.NO_PREFILL),
+        (observed(a_resource().pulling(), [serving(D)]), Reason.NO_PREFILL),
+        (observed(a_resource().pulling().with_prefill(0), [serving(D)]), Reason.SCALED_TO_ZERO),
         (observed(pods=[serving(P)]), Reason.NO_DECODE),
         (observed(a_resource().with_decode(0), [serving(P)]), Reason.SCALED_TO_ZERO),
         (observed(pods=[serving(P), serving(D)], front_door=a_deployment(available=0)), Reason.FRONT_DOOR_STARTING),
@@ -116,6 +117,30 @@ def test_it_is_unavailable_for_a_reason(seen: Observed, reason: Reason) -> None:
     found = conditions(after(seen))
     assert found["Available"] == ("False", reason)
     assert found["Ready"] == ("False", reason)
+
+
+def test_with_push_decode_serves_without_prefill_and_is_not_all_that_is_wanted() -> None:
+    found = after(observed(pods=[serving(D)]))
+    assert conditions(found)["Available"] == ("True", "Serving")
+    assert conditions(found)["Ready"] == ("False", "EnginesStarting")
+    assert condition(found, ConditionType.AVAILABLE).message == "0 prefill and 1 decode engines take requests"
+    assert condition(found, ConditionType.READY).message == "prefill: 0 of 1 engines ready"
+
+
+def test_with_push_a_resource_may_want_no_prefill_at_all() -> None:
+    found = conditions(after(observed(a_resource().with_prefill(0), [serving(D)])))
+    assert (found["Available"], found["Ready"]) == (("True", "Serving"), ("True", "EnginesReady"))
+
+
+def test_a_key_that_is_missing_degrades_with_what_to_do_about_it() -> None:
+    wanted = WantedKey({"metadata": {"name": "keys"}}, "chat", generated=False)
+    found = after(replace(observed(pods=[waiting(D, "ContainerCreating")]), missing_key=wanted))
+    assert conditions(found)["Degraded"] == ("True", "KeyMissing")
+    assert condition(found, ConditionType.DEGRADED).message == (
+        "Secret keys, which spec.transfer.auth.secretRef names, does not exist, and engines wait for it: create it with a "
+        "key file under chat, or remove spec.transfer.auth to have a key made"
+    )
+    assert ("KeyMissing", True) in events(found)
 
 
 def test_without_a_front_door_engines_are_enough() -> None:

@@ -7,7 +7,7 @@ from tandem_connector.contract.types import Role
 from tandem_operator.api.spec import Backend, Protocol
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolve import resolve
-from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.resolved import NixlTransfer, PushTransfer, Resolved
 from tests.builders import DEFAULTS, a_resource
 from tests.builders.resources import ResourceBuilder
 
@@ -24,13 +24,13 @@ def refused(resource: ResourceBuilder) -> InvalidSpec:
     return error.value
 
 
-def test_the_smallest_resource_is_one_engine_of_each_role_pulled_over_ucx_behind_a_front_door() -> None:
+def test_the_smallest_resource_is_one_engine_of_each_role_that_push_over_ucx_behind_a_front_door() -> None:
     found = resolved(a_resource())
     assert {role: (pool.replicas, pool.tensor) for role, pool in found.pools.items()} == {
         Role.PREFILL: (1, 1),
         Role.DECODE: (1, 1),
     }
-    assert (found.protocol, found.backend) == (Protocol.NIXL_PULL, Backend.UCX)
+    assert (found.protocol, found.backend) == (Protocol.PUSH, Backend.UCX)
     assert found.front_door.enabled
     assert found.front_door.image == DEFAULTS.front_door_image
     assert (found.front_door.policy, found.front_door.service_type) == ("consistent_hash", "ClusterIP")
@@ -55,6 +55,26 @@ def test_the_version_is_the_images_tag(image: str, version: str) -> None:
     assert resolved(a_resource().with_image(image)).version == version
 
 
+@pytest.mark.parametrize(
+    ("duration", "seconds"),
+    [("20s", 20), ("1m30s", 90), ("500ms", 0.5), ("0.5m", 30), ("30m", 1800), ("1m0.25s", 60.25)],
+)
+def test_a_deadline_is_read_as_kubernetes_does(duration: str, seconds: float) -> None:
+    transfer = resolved(a_resource().with_spec("transfer", "deadline", value=duration)).transfer
+    assert isinstance(transfer, PushTransfer)
+    assert transfer.patience == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("reverse", "bidirectional"),
+    [(None, False), ("Disabled", False), ("Push", True), ("Fetch", True), ("PushAndFetch", True)],
+)
+def test_vllms_connector_sends_back_only_when_it_is_told_to(reverse: str | None, bidirectional: bool) -> None:
+    """Blocks that wait for a front door to fetch them are held for minutes."""
+    transfer = {"protocol": "NixlPull"} | ({"reverse": reverse} if reverse else {})
+    assert resolved(a_resource().with_spec("transfer", value=transfer)).transfer == NixlTransfer(bidirectional)
+
+
 def test_the_hash_seed_may_be_given_as_it_is_anyway() -> None:
     resource = a_resource().with_spec("engine", "env", value=[{"name": "PYTHONHASHSEED", "value": "0"}])
     assert resolved(resource).environment == ()
@@ -64,10 +84,17 @@ def test_the_hash_seed_may_be_given_as_it_is_anyway() -> None:
     ("resource", "field", "remedy"),
     [
         (a_resource("a" * 60), "metadata.name", "choose a shorter name"),
-        (a_resource().with_spec("transfer", "protocol", value="Push"), "spec.transfer.protocol", "use NixlPull"),
+        (
+            a_resource().pulling().with_spec("transfer", "minBlocks", value=4),
+            "spec.transfer.minBlocks",
+            "remove the field",
+        ),
+        (a_resource().with_spec("transfer", value={"deadline": "0s"}), "spec.transfer.deadline", "above 0s"),
+        (a_resource().with_spec("transfer", value={"deadline": "1801s"}), "spec.transfer.deadline", "at most 30m"),
+        (a_resource().with_tensor(2, Role.DECODE), "spec.decode.parallelism.tensor", "Push needs equal ones"),
         (a_resource().on("p9.huge"), "spec.accelerator.instanceType", "choose one of"),
         (
-            a_resource().with_tensor(3, Role.PREFILL).with_tensor(2, Role.DECODE),
+            a_resource().pulling().with_tensor(3, Role.PREFILL).with_tensor(2, Role.DECODE),
             "spec.decode.parallelism.tensor",
             "one must be a multiple of the other",
         ),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from tandem_connector.contract.peers import PeerTable
-from tandem_connector.contract.types import EngineState, Generation, Role
+from tandem_connector.contract.types import EngineState, Generation, Role, pod_of
 from tandem_operator.api.names import PEERS_ANNOTATION, REVISION_LABEL, ROUTABLE_LABEL, TENSOR_LABEL
 from tandem_operator.api.status import Status, Topology
 from tandem_operator.plan.plan import plan
@@ -59,11 +59,18 @@ def test_a_peer_is_described_as_its_pod_and_node_are() -> None:
     node = a_node("n").in_zone("use1-az4").under("top", "middle", "bottom")
     pod = current(P).on_node("n").running(restarts=2, since="2026-05-01T10:00:00Z").ready()
     (peer,) = table(patches([pod.with_label(TENSOR_LABEL, "8"), current(D)], [node])["qwen-decode-0"]).peers
-    assert peer.engine == f"{pod.build()['metadata']['uid']}-2-2026-05-01T10:00:00Z"
+    assert peer.engine == f"{pod.build()['metadata']['uid']}-2.20260501T100000Z"
+    assert pod_of(peer.engine) == pod.build()["metadata"]["uid"]
     assert (peer.pod, peer.role, peer.state, peer.revision) == ("qwen-prefill-0", P, EngineState.READY, CURRENT)
-    assert (peer.address.host, peer.address.http_port, peer.address.side_channel_port) == ("10.0.0.1", 8000, 5600)
+    assert (peer.address.host, peer.address.http_port, peer.address.side_channel_port) == ("10.0.0.1", 8000, 5601)
     assert peer.parallelism.tensor == 8
     assert (peer.network.zone, peer.network.layers) == ("use1-az4", ("top", "middle", "bottom"))
+
+
+def test_a_peer_is_reached_at_the_port_that_its_own_pod_was_made_with() -> None:
+    found = patches([current(P).listening_on(5600), current(D)])
+    assert table(found["qwen-decode-0"]).peers[0].address.side_channel_port == 5600
+    assert table(found["qwen-prefill-0"]).peers[0].address.side_channel_port == 5601
 
 
 def test_a_restarted_process_is_another_engine() -> None:

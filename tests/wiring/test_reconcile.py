@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tandem_connector.contract.types import Role
-from tandem_operator.api.names import PEERS_ANNOTATION, PLURAL
+from tandem_operator.api.names import PEERS_ANNOTATION, PLURAL, REVISION_LABEL
 from tandem_operator.kube.apply import Applier
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.kinds import CHILD_KINDS
@@ -71,6 +71,13 @@ class Bench:
         manifest["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": "x", "uid": uid, "controller": True}]
         return self.api.put("pods", manifest)
 
+    def run_engines(self) -> None:
+        """One engine of each role, as the sets now want them."""
+        for role in Role:
+            stateful_set = self.api.get("statefulsets", f"qwen-{role}") or {}
+            labels = stateful_set["spec"]["template"]["metadata"]["labels"]
+            self.store_pod(a_ready_pod(role).of_revision(labels[REVISION_LABEL]), role)
+
     def status(self) -> Mapping[str, Any]:
         status: Mapping[str, Any] = (self.api.get(PLURAL, "qwen") or {})["status"]
         return status
@@ -103,10 +110,57 @@ async def test_a_new_resource_gets_its_children_a_status_and_an_event(bench: Ben
 async def test_a_second_look_at_the_same_writes_nothing(bench: Bench) -> None:
     bench.store(a_resource())
     await bench.reconcile()
+    bench.run_engines()
+    await bench.reconcile()
     await bench.reconcile()
     writes = len(bench.api.writes)
     await bench.reconcile()
     assert len(bench.api.writes) == writes
+
+
+async def test_the_key_is_there_before_the_engines_that_mount_it_and_stays_as_it_is(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    made = [path.rpartition("/")[2] for method, path, _ in bench.api.writes if method in {"POST", "PATCH"}]
+    assert made.index("secrets") < made.index("qwen-decode")
+    (name,) = bench.stored("secrets")
+    before = bench.api.get("secrets", name)
+    await bench.reconcile()
+    assert bench.api.get("secrets", name) == before
+
+
+async def test_a_key_that_is_gone_is_made_anew_for_engines_that_are_to_start(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    (name,) = bench.stored("secrets")
+    bench.run_engines()
+    bench.api.remove("secrets", name)
+    await bench.reconcile()
+    assert bench.stored("secrets") == [], "those that run have read it"
+    bench.api.remove("pods", "qwen-decode-0")
+    await bench.reconcile()
+    assert bench.stored("secrets") == [name]
+
+
+async def test_engines_that_wait_for_the_users_key_degrade_the_resource_until_it_is_there(bench: Bench) -> None:
+    reference = {"secretRef": {"name": "keys", "key": "chat"}}
+    bench.store(a_resource().with_spec("transfer", "auth", value=reference))
+    await bench.reconcile()
+    assert (bench.condition("Degraded")["status"], bench.condition("Degraded")["reason"]) == ("True", "KeyMissing")
+    assert bench.stored("secrets") == []
+    metadata = {"name": "keys", "namespace": "models"}
+    bench.api.put("secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    await bench.reconcile()
+    assert bench.condition("Degraded")["status"] == "False"
+
+
+async def test_a_key_that_the_server_refuses_is_reported(bench: Bench) -> None:
+    bench.store(a_resource())
+    bench.api.answer("POST", "/secrets", failure(403, "exceeded quota"))
+    await bench.reconcile()
+    assert bench.condition("Degraded")["reason"] == "ApplyFailed"
+    assert "exceeded quota" in bench.condition("Degraded")["message"]
+    assert bench.stored("statefulsets") == ["qwen-decode", "qwen-prefill"]
 
 
 async def test_engine_pods_get_peer_tables_with_what_their_nodes_say(bench: Bench) -> None:

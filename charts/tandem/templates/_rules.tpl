@@ -13,6 +13,11 @@ repeated. A test compares it with operator/src/tandem_operator/kube/permissions.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, patch, watch]
+# The key of each exchange. The operator can read no Secret: whether one exists it learns by creating it, in a dry run when
+# it is the user's.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
 # Children: the front door's account.
 - apiGroups: [""]
   resources: [serviceaccounts]

@@ -7,6 +7,12 @@ from typing import NewType
 EngineId = NewType("EngineId", str)
 """Names one incarnation of one engine: `<pod UID>-<start>`. A restarted engine is another engine."""
 
+
+def pod_of(engine: EngineId) -> str:
+    """UID of the engine's pod: all before the last dash."""
+    return engine.rpartition("-")[0]
+
+
 Generation = NewType("Generation", int)
 """Number of a peer table. Only grows; an engine ignores a table whose generation is below the one it has."""
 

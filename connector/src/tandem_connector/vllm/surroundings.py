@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final, TypeAlias
 
 from tandem_connector.asking.asking import Asking
@@ -24,9 +25,10 @@ from tandem_connector.vllm.adapter import EngineInput
 from tandem_connector.vllm.alarm import Alarm
 from tandem_connector.vllm.asker import Asker, Decision
 from tandem_connector.vllm.doorbell import Doorbell
+from tandem_connector.vllm.incarnations import Incarnations
 from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.network.endpoint import Endpoint
-from tandem_connector.vllm.network.events import Event
+from tandem_connector.vllm.network.events import Event, PeerReplaced
 from tandem_connector.vllm.network.greeting import Identity
 from tandem_connector.vllm.network.thread import Network
 from tandem_connector.vllm.peer_table import TableChange, TableCounts
@@ -60,6 +62,9 @@ class Surroundings:
         self._news: deque[Decision | PeerLeft] = deque()
         self._has_news = False
         self._loads_told: dict[EngineId, float] = {}
+        self._incarnations = Incarnations()
+        self._greeted: frozenset[EngineId] = frozenset()
+        self._following = Lock()
         self._doorbell = Doorbell(me)
         self._alarm = Alarm(self.wake)
         self._network: Network | None = None
@@ -120,6 +125,9 @@ class Surroundings:
         """
         self._has_news = False
         news: list[News] = list(self._network.take()) if self._network is not None else []
+        for each in news:
+            if isinstance(each, PeerReplaced):
+                self._replaced(each.peer, each.by)
         return news + self.take_decisions()
 
     def take_decisions(self) -> list[Decision | PeerLeft]:
@@ -212,20 +220,32 @@ class Surroundings:
         return loads
 
     def _table_changed(self, change: TableChange) -> None:
+        with self._following:
+            self._incarnations.table(change.table.peers)
+            self._follow()
+
+    def _replaced(self, peer: EngineId, by: EngineId) -> None:
+        with self._following:
+            if self._incarnations.answered(peer, by):
+                self._follow()
+
+    def _follow(self) -> None:
+        """Speak with those that are to be spoken with now."""
         endpoints: dict[EngineId, Endpoint] = {}
-        for peer in change.table.peers:
+        for name, peer in self._incarnations.greeted().items():
             try:
-                endpoints[peer.engine] = Endpoint.of(peer)
+                endpoints[name] = Endpoint.of(peer)
             except ValueError as error:
-                _log.error("peer_ignored peer=%s why=%s", peer.engine, error)
+                _log.error("peer_ignored peer=%s why=%s", name, error)
         if self._network is not None:
             self._network.set_peers(endpoints)
-        gone = [peer.engine for peer in change.removed]
+        gone = sorted(self._greeted - endpoints.keys())
+        self._greeted = frozenset(endpoints)
         if self.asker is not None:
             revision = self._settings.revision
             # An engine that wasn't told its own revision takes the table's word: it lists no others, and Hello compares.
-            peers = [peer if revision else peer.model_copy(update={"revision": ""}) for peer in change.table.peers]
-            self.asker.table(peers, gone)
+            peers = self._incarnations.peers()
+            self.asker.table([peer if revision else peer.model_copy(update={"revision": ""}) for peer in peers], gone)
         for engine in gone:
             self._loads_told.pop(engine, None)
             self._news.append(PeerLeft(engine))

@@ -57,6 +57,7 @@ OWNED_VARIABLES: Final = frozenset(
     {
         "PYTHONHASHSEED",
         "TANDEM_ENGINE_ID",
+        "TANDEM_KEYS_FILE",
         "TANDEM_PEERS_FILE",
         "TANDEM_POD_UID",
         "TANDEM_ROLE",

@@ -53,6 +53,11 @@ def role_name(resource: str, role: Role) -> str:
     return f"{resource}-{role}"
 
 
+def exchange_secret_name(resource: str, incarnation: str) -> str:
+    """Name of the Secret with the key that the operator makes; `incarnation` tells resources of one name apart."""
+    return f"{resource}-exchange-{incarnation}"
+
+
 def front_door_name(resource: str) -> str:
     """Name of the front door's Deployment, Service, ServiceAccount, Role and RoleBinding."""
     return resource

@@ -11,6 +11,9 @@ from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import MAX_NAME_LENGTH
 from tandem_operator.api.rule import Rule, Verdict, cel_map
 
+DEFAULT_PROTOCOL: Final = "Push"
+LONGEST_DEADLINE: Final = "30m"
+
 _GPUS: Final = cel_map({profile.instance_type: profile.gpus for profile in PROFILES.values()})
 _EFAS: Final = cel_map({profile.instance_type: profile.efas for profile in PROFILES.values()})
 _HUGEPAGES: Final = cel_map({profile.instance_type: profile.hugepages_mebibytes for profile in PROFILES.values()})
@@ -122,11 +125,32 @@ ACCELERATOR_RULES: Final = (
     ),
 )
 
+ONLY_WITH_PUSH: Final = ("disaggregateAboveTokens", "deadline", "landingFraction", "minBlocks", "auth")
+"""Fields of `transfer` that mean nothing to vLLM's NixlConnector."""
+
+TRANSFER_RULES: Final = (
+    *(
+        Rule(
+            holds=f"self.?protocol.orValue('{DEFAULT_PROTOCOL}') == 'Push' || !has(self.{field})",
+            message="has no effect with NixlPull; remove the field, or use Push",
+            at=f".{field}",
+        )
+        for field in ONLY_WITH_PUSH
+    ),
+    Rule(
+        holds="!has(self.deadline)"
+        f" || (duration(self.deadline) > duration('0s') && duration(self.deadline) <= duration('{LONGEST_DEADLINE}'))",
+        message=f"must be above 0s and at most {LONGEST_DEADLINE}, for example 20s",
+        at=".deadline",
+        verdict=Verdict.INVALID,
+    ),
+)
+
 _TYPE: Final = "self.accelerator.instanceType"
 _EFA_PER_POD: Final = "self.accelerator.?efa.?perPod"
 _HAS_CLAIMS: Final = "self.accelerator.?resourceClaims.orValue([]).size() > 0"
 """Devices are then what the claims give, which a rule cannot see."""
-_PROTOCOL: Final = "self.?transfer.?protocol.orValue('NixlPull')"
+_PROTOCOL: Final = f"self.?transfer.?protocol.orValue('{DEFAULT_PROTOCOL}')"
 _BACKEND: Final = "self.?transfer.?backend.orValue('')"
 
 
@@ -173,17 +197,20 @@ def _role_rules(role: str) -> tuple[Rule, ...]:
 
 SPEC_RULES: Final = (
     Rule(
-        holds=f"{_PROTOCOL} != 'Push'",
-        message="Push is not available yet in this version; use NixlPull",
-        at=".transfer.protocol",
+        holds=f"{_PROTOCOL} != 'Push' || {_tensor('prefill')} == {_tensor('decode')}",
+        message="{decode} and spec.prefill.parallelism.tensor, which is {prefill}: Push needs equal ones; "
+        "make them equal, or set spec.transfer.protocol to NixlPull",
+        at=".decode.parallelism.tensor",
+        values={"decode": _tensor("decode"), "prefill": _tensor("prefill")},
     ),
     Rule(
         holds=f"{_PROTOCOL} != 'NixlPull' || self.?frontDoor.?enabled.orValue(true)",
-        message="NixlPull needs the front door, which runs its two legs; remove the field",
+        message="NixlPull needs the front door, which runs its two legs; remove the field, or use Push",
         at=".frontDoor.enabled",
     ),
     Rule(
-        holds=f"{_tensor('prefill')} % {_tensor('decode')} == 0 || {_tensor('decode')} % {_tensor('prefill')} == 0",
+        holds=f"{_PROTOCOL} != 'NixlPull' || {_tensor('prefill')} % {_tensor('decode')} == 0"
+        f" || {_tensor('decode')} % {_tensor('prefill')} == 0",
         message="{decode} and spec.prefill.parallelism.tensor, which is {prefill}: one must be a multiple of the other",
         at=".decode.parallelism.tensor",
         values={"decode": _tensor("decode"), "prefill": _tensor("prefill")},

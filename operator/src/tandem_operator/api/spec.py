@@ -6,10 +6,11 @@ and is resolved at reconcile time, in `plan/resolve.py`.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from tandem_connector.contract.reverse import Reverse
 from tandem_operator.api.accelerators import PROFILES
 from tandem_operator.api.arguments import ENGINE_ARGUMENT_RULES, FRONT_DOOR_ARGUMENT_RULES
 from tandem_operator.api.base import ApiModel
@@ -20,19 +21,25 @@ from tandem_operator.api.rules import (
     MODEL_SOURCE_RULES,
     RESOURCES_RULES,
     SPEC_RULES,
+    TRANSFER_RULES,
     VOLUME_SOURCE_RULES,
 )
 from tandem_operator.api.values import (
     INT32,
     Arguments,
+    Duration,
     Labels,
     Name,
     NumberOrQuantity,
     OpenObject,
+    Percentage,
     Quantity,
     ResourceClaim,
     ShortText,
 )
+
+MAX_TOKENS: Final = 10_000_000
+MAX_BLOCKS: Final = 1_000_000
 
 
 class SecretKey(ApiModel):
@@ -171,7 +178,7 @@ class RoleParallelism(ApiModel):
     """How a role's engine is split."""
 
     tensor: Annotated[int, Field(ge=1, le=16, json_schema_extra=INT32)] | None = None
-    """Tensor-parallel size; default 1. The larger of both roles' must be a multiple of the smaller."""
+    """Tensor-parallel size; default 1. Equal in both roles; with `NixlPull` one must be a multiple of the other."""
 
 
 class Resources(ApiModel, json_schema_extra=rules(RESOURCES_RULES)):
@@ -220,16 +227,41 @@ class Backend(StrEnum):
     UCX = "UCX"
 
 
-class Transfer(ApiModel):
+class Auth(ApiModel):
+    """What proves that an engine belongs to the resource."""
+
+    secret_ref: SecretKey
+    """Secret key that holds a key file, as `{"version": 1, "secretKey": "<64 hexadecimal digits>"}`.
+
+    Engines read it when they start: after a change of the Secret's content, restart them."""
+
+
+class Transfer(ApiModel, json_schema_extra=rules(TRANSFER_RULES)):
     """How the KV cache moves."""
 
     protocol: Protocol | None = None
-    """`NixlPull` (default in this version): vLLM's NixlConnector, its two legs run by the front door.
+    """`Push` (default): decode asks prefill, and each writes into the other's cache what it lacks, by content hash.
 
-    `Push` is not available yet.
-    """
+    `NixlPull`: vLLM's NixlConnector, its two legs run by the front door; for models that `Push` refuses."""
     backend: Backend | None = None
     """NIXL's transport; default `LIBFABRIC` where the engines get EFA devices, else `UCX`."""
+    reverse: Reverse | None = None
+    """Which ways KV goes back from decode to prefill; default `PushAndFetch` with `Push`, `Disabled` with `NixlPull`.
+
+    With `NixlPull` any but `Disabled` turns on vLLM's bidirectional transfer. It needs a front door that carries its
+    handles, which vllm-router 0.1.17 does not."""
+    disaggregate_above_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS, json_schema_extra=INT32)] | None = None
+    """Decode asks for a prefill when it lacks more prompt tokens than this, and else computes them; default 256."""
+    deadline: Duration | None = None
+    """How long decode waits for a prefill engine that makes no progress, besides the time for the work that waits there.
+
+    Then it asks the next one, or computes. Default `20s`."""
+    landing_fraction: Percentage | None = None
+    """How much of an engine's free KV blocks may be taken at one time for what its peers offer; default `25%`."""
+    min_blocks: Annotated[int, Field(ge=1, le=MAX_BLOCKS, json_schema_extra=INT32)] | None = None
+    """Prefill computes what decode holds, instead of fetching it, when that is fewer blocks than this; default 4."""
+    auth: Auth | None = None
+    """The key by which engines know each other; default: the operator makes one."""
 
 
 class FrontDoorService(ApiModel):

@@ -4,6 +4,7 @@
 Everything has a bound: the API server adds up what rules could cost for the largest value that the schema allows.
 """
 
+import re
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -13,6 +14,10 @@ ShortText = Annotated[str, Field(min_length=1, max_length=1024)]
 Labels = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)]
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$"
 Quantity = Annotated[str, Field(max_length=32, pattern=QUANTITY_PATTERN)]
+DURATION_PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
+Duration = Annotated[str, Field(max_length=32, pattern=DURATION_PATTERN)]
+"""As Go writes it, as `20s` or `1m30s`."""
+Percentage = Annotated[str, Field(max_length=4, pattern=r"^([0-9]|[1-9][0-9]|100)%$")]
 NumberOrQuantity = Annotated[
     Quantity,
     BeforeValidator(lambda value: str(value) if isinstance(value, int) else value),
@@ -50,3 +55,16 @@ ResourceClaim = Annotated[
     ),
 ]
 """An entry of a pod's `spec.resourceClaims`."""
+
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_of(duration: str) -> float:
+    """What a `Duration` lasts."""
+    parts = re.findall(r"([0-9.]+)(ms|s|m|h)", duration)
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def percent_of(percentage: str) -> float:
+    """A `Percentage` as part of 1."""
+    return int(percentage.removesuffix("%")) / 100

@@ -118,9 +118,12 @@ class Client:
         except (Gone, Conflict):
             return
 
-    async def create(self, kind: Kind, namespace: str, manifest: Manifest, *, patient: bool = True) -> Json:
-        """Make a new object. Conflict when one of that name exists."""
-        return await self._request("POST", kind, kind.path(namespace), body=manifest, patient=patient)
+    async def create(
+        self, kind: Kind, namespace: str, manifest: Manifest, *, patient: bool = True, dry_run: bool = False
+    ) -> Json:
+        """Make a new object, or only try. Conflict when one of that name exists."""
+        query = {"dryRun": "All"} if dry_run else None
+        return await self._request("POST", kind, kind.path(namespace), query=query, body=manifest, patient=patient)
 
     async def replace(self, kind: Kind, manifest: Manifest, *, patient: bool = True) -> Json:
         """Put the object in the place of the one it was read as. Conflict when that was changed meanwhile."""

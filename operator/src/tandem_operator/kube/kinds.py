@@ -39,6 +39,7 @@ STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets")
 DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
+SECRET: Final = Kind("v1", "Secret", "secrets")
 
 CHILD_KINDS: Final = (
     Kind("v1", "ServiceAccount", "serviceaccounts"),
@@ -49,7 +50,7 @@ CHILD_KINDS: Final = (
     STATEFUL_SET,
     DEPLOYMENT,
 )
-"""Everything that a plan may contain."""
+"""Everything that a plan may contain as an object to apply."""
 
 _BY_NAME: Final[Mapping[tuple[str, str], Kind]] = {
     (each.api_version, each.kind): each for each in (RESOURCE, POD, *CHILD_KINDS)

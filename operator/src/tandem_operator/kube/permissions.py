@@ -51,6 +51,14 @@ RULES: Final = (
         ("get", "list", "patch", "watch"),
         "peer tables and routable labels are written to engine pods; `get` is only passed on to the front door's Role",
     ),
+    Rule(
+        Scope.SERVED,
+        "",
+        "secrets",
+        ("create",),
+        "the key of each exchange; RBAC can't grant metadata without contents, so the operator reads no Secret: whether one "
+        "exists it learns by creating it, in a dry run when it is the user's",
+    ),
     Rule(Scope.SERVED, "", "serviceaccounts", _CHILD, "children: the front door's account"),
     Rule(Scope.SERVED, "", "services", _CHILD, "children"),
     Rule(Scope.SERVED, "apps", "deployments", _WATCHED_CHILD, "children: front doors"),

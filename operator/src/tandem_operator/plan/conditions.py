@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resource's conditions, concluded from what was counted and found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -23,6 +23,8 @@ class Facts:
     """What conditions follow from."""
 
     roles: Mapping[Role, RoleStatus]
+    needed: Set[Role]
+    """Roles without which no turn is served."""
     front_door_up: bool
     """Also when there is to be none."""
     resolved: Resolved | None
@@ -79,7 +81,7 @@ def conditions(
 
 def _available(facts: Facts) -> Finding:
     for role, lacking in ((Role.PREFILL, Reason.NO_PREFILL), (Role.DECODE, Reason.NO_DECODE)):
-        if facts.roles[role].ready:
+        if facts.roles[role].ready or role not in facts.needed:
             continue
         if facts.resolved and facts.resolved.pools[role].replicas == 0:
             return Finding(False, Reason.SCALED_TO_ZERO, f"spec.{role}.replicas is 0")

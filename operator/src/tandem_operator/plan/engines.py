@@ -15,6 +15,7 @@ from tandem_operator.api.names import (
 )
 from tandem_operator.plan import accelerate
 from tandem_operator.plan.children import ENGINE_APPLICATION, labels, metadata, selector
+from tandem_operator.plan.keys import key_mounts, key_variables, key_volumes
 from tandem_operator.plan.launch import LAUNCH_DIRECTORY, LAUNCH_SCRIPT, MODELS_PATH, launch_script
 from tandem_operator.plan.overlay import overlaid
 from tandem_operator.plan.resolved import Pool, Resolved
@@ -22,6 +23,7 @@ from tandem_operator.plan.revision import hash_of, revision_of
 from tandem_operator.plan.types import Manifest
 
 ENGINE_CONTAINER: Final = "engine"
+SIDE_CHANNEL_PORT_NAME: Final = "side-channel"
 CONNECTOR_CONTAINER: Final = "connector"
 
 _PROBE: Final = ["python3", "-I", "-S", f"{contract.CONNECTOR_PATH}/tandem_connector/probe.py"]
@@ -141,7 +143,7 @@ def _engine(resolved: Resolved, pool: Pool) -> dict[str, Any]:
         "env": engine_environment(resolved, pool),
         "ports": [
             {"name": "http", "containerPort": contract.HTTP_PORT, "protocol": "TCP"},
-            {"name": "side-channel", "containerPort": contract.SIDE_CHANNEL_PORT, "protocol": "TCP"},
+            {"name": SIDE_CHANNEL_PORT_NAME, "containerPort": resolved.side_channel_port, "protocol": "TCP"},
         ],
         **({"resources": resources} if resources else {}),
         "securityContext": accelerate.security_context(pool),
@@ -159,9 +161,10 @@ def engine_environment(resolved: Resolved, pool: Pool) -> list[dict[str, Any]]:
         {"name": contract.POD_UID, "valueFrom": pod_uid},
         {"name": contract.ROLE, "value": str(pool.role)},
         {"name": contract.PEERS_FILE, "value": contract.PEERS_PATH},
-        # NIXL binds to this address and tells it to its peers.
+        *key_variables(resolved),
+        # NIXL's listener, or the exchange's, binds to this address.
         {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": pod_ip},
-        {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": str(contract.SIDE_CHANNEL_PORT)},
+        {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": str(resolved.side_channel_port)},
         # Hashes of blocks are seeded with it: they must be equal in all engines.
         {"name": "PYTHONHASHSEED", "value": "0"},
         *accelerate.environment(pool),
@@ -183,9 +186,10 @@ def _probes() -> dict[str, Any]:
 
     vLLM opens NIXL's handshake listener before it answers over HTTP, so HTTP alone tells that it has started. Later that isn't
     enough: the listener is a thread that a malformed message ends for good (vLLM 0.32, `_nixl_handshake_listener`),
-    while `/health` stays well. A container has one readiness probe, hence one program for both doors. It costs a start of
-    Python without `site`: some 20 ms of CPU every 5 seconds. Only a new process brings the listener back, so liveness
-    asks the same, with much patience: a restart costs the weights and all KV.
+    while `/health` stays well. The exchange's listener ends only with the engine; it is asked the same way, and takes a
+    connection that says nothing without a word. A container has one readiness probe, hence one program for both doors. It
+    costs a start of Python without `site`: some 20 ms of CPU every 5 seconds. Only a new process brings a listener back, so
+    liveness asks the same, with much patience: a restart costs the weights and all KV.
     """
     both_doors = {"exec": {"command": list(_PROBE)}}
     return {
@@ -207,6 +211,7 @@ def _mounts(resolved: Resolved) -> list[dict[str, Any]]:
         {"name": "connector", "mountPath": contract.CONNECTOR_PATH, "readOnly": True},
         {"name": "launch", "mountPath": LAUNCH_DIRECTORY, "readOnly": True},
         {"name": "peers", "mountPath": contract.PEERS_DIRECTORY, "readOnly": True},
+        *key_mounts(resolved),
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount point
         *([{"name": "model", "mountPath": MODELS_PATH, "readOnly": True, **sub_path}] if volume else []),
     ]
@@ -221,6 +226,7 @@ def _volumes(resolved: Resolved, pool: Pool, config: Manifest) -> list[dict[str,
         {"name": "connector", "emptyDir": {}},
         {"name": "launch", "configMap": {"name": config["metadata"]["name"]}},
         {"name": "peers", "downwardAPI": {"items": [peers]}},
+        *key_volumes(resolved),
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": pool.devices.shared_memory}},
         *_model_volume(resolved),
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front door: vllm-router, which finds the engines by their labels and runs the two legs of a request."""
+"""The front door: vllm-router, which finds the engines by their labels; with `NixlPull` it also runs the two legs of a request."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from tandem_operator.api.names import (
 from tandem_operator.plan.children import FRONT_DOOR_APPLICATION, labels, metadata, selector
 from tandem_operator.plan.engines import START_LIMIT_SECONDS
 from tandem_operator.plan.overlay import overlaid
-from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.resolved import PushTransfer, Resolved
 from tandem_operator.plan.types import Manifest
 
 ROUTER_CONTAINER: Final = "router"
@@ -53,20 +53,30 @@ def router_arguments(resolved: Resolved) -> list[str]:
     Of the engines, those with the label `tandem.dev/routable` that Kubernetes calls ready are used.
     """
     return [
-        # A selector takes all words up to the next option.
-        *("--prefill-selector", *_words(resolved, Role.PREFILL)),
-        *("--decode-selector", *_words(resolved, Role.DECODE)),
+        *_selectors(resolved),
         "--service-discovery",
         *("--service-discovery-namespace", resolved.namespace),
         *("--service-discovery-port", str(HTTP_PORT)),
-        "--vllm-pd-disaggregation",
-        *("--kv-connector", "nixl"),
         *("--policy", resolved.front_door.policy),
         *("--host", "0.0.0.0"),  # noqa: S104 - a pod's address
         *("--port", str(FRONT_DOOR_PORT)),
         *("--prometheus-host", "0.0.0.0"),  # noqa: S104
         *("--prometheus-port", str(FRONT_DOOR_METRICS_PORT)),
         *resolved.front_door.arguments,
+    ]
+
+
+def _selectors(resolved: Resolved) -> list[str]:
+    """A selector takes all words up to the next option."""
+    decode = _words(resolved, Role.DECODE)
+    if isinstance(resolved.transfer, PushTransfer):
+        # Decode asks prefill itself: to the router, its engines are plain vLLM servers.
+        return ["--selector", *decode]
+    return [
+        *("--prefill-selector", *_words(resolved, Role.PREFILL)),
+        *("--decode-selector", *decode),
+        "--vllm-pd-disaggregation",
+        *("--kv-connector", "nixl"),
     ]
 
 
@@ -171,7 +181,8 @@ def _router(resolved: Resolved) -> dict[str, Any]:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        # 503 until the router knows an engine of each role that is well: being ready means that a turn can be served.
+        # 503 until the router knows an engine (with `NixlPull`: of each role) that is well: being ready means that a turn
+        # can be served.
         "readinessProbe": {**_get("/readiness"), "periodSeconds": 5, "failureThreshold": 2},
         "livenessProbe": {**_get("/liveness"), "periodSeconds": 20, "failureThreshold": 6},
     }

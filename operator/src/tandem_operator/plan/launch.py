@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from tandem_connector.contract.environment import CONNECTOR_PATH, HTTP_PORT
 from tandem_operator.plan.resolved import Pool, Resolved
+from tandem_operator.plan.transfer import transfer_arguments
 
 LAUNCH_DIRECTORY: Final = "/etc/tandem/launch"
 LAUNCH_SCRIPT: Final = "launch.sh"
@@ -45,6 +46,6 @@ def launch_script(resolved: Resolved, pool: Pool) -> str:
         tensor=pool.tensor,
         block_size=resolved.block_size,
         shutdown_seconds=pool.shutdown_seconds,
-        backend=resolved.backend,
+        transfer=transfer_arguments(resolved),
         port=HTTP_PORT,
     )

@@ -6,22 +6,37 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tandem_connector.contract.types import Role
+from tandem_operator.api.spec import Protocol
 from tandem_operator.api.status import Condition, ConditionStatus, ConditionType, Reason, Revision, RoleStatus, Status
 from tandem_operator.plan.conditions import Facts, conditions, findings
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.front_door import endpoint
 from tandem_operator.plan.pods import EnginePod, engine_pods
 from tandem_operator.plan.progress import next_step, role_status
-from tandem_operator.plan.resolve import resolve
+from tandem_operator.plan.resolve import protocol_of, resolve
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import revision_of
 from tandem_operator.plan.topology import summary
-from tandem_operator.plan.troubles import Trouble, front_door_trouble, pod_trouble, refusal_trouble, worst_first
+from tandem_operator.plan.troubles import (
+    Trouble,
+    front_door_trouble,
+    key_trouble,
+    pod_trouble,
+    refusal_trouble,
+    worst_first,
+)
 from tandem_operator.plan.types import Defaults, EventType, Observed, Outcome
 
 AGAIN_AFTER_REFUSAL: Final = timedelta(seconds=30)
 AGAIN_WHILE_PROGRESSING: Final = timedelta(seconds=15)
 """Watches report what happens; looking again only covers an event that was lost."""
+
+NEEDED_ROLES: Final = {
+    # Decode that finds no prefill computes the prompt itself.
+    Protocol.PUSH: frozenset({Role.DECODE}),
+    Protocol.NIXL_PULL: frozenset(Role),
+}
+"""Roles without which no turn is served."""
 
 _BEFORE_ALL: Final = {
     ConditionType.READY: (ConditionStatus.FALSE, ""),
@@ -57,6 +72,7 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
     step = next_step(observed, resolved, roles) if resolved else None
     facts = Facts(
         roles=roles,
+        needed=NEEDED_ROLES[protocol_of(observed.resource.spec)],
         front_door_up=_front_door_up(observed, resolved),
         resolved=resolved,
         problem=problem,
@@ -97,6 +113,8 @@ def _troubles(observed: Observed, pods: Sequence[EnginePod], problem: InvalidSpe
     if problem:
         yield Trouble(Reason.INVALID, str(problem))
     yield from (refusal_trouble(refusal) for refusal in observed.refusals)
+    if observed.missing_key:
+        yield key_trouble(observed.missing_key)
     yield from (trouble for pod in pods if (trouble := pod_trouble(pod)))
     trouble = front_door_trouble(observed.front_door)
     if trouble:

@@ -7,12 +7,14 @@ from tandem_connector.contract.types import Role
 from tandem_operator.plan.children import KINDS, key_of
 from tandem_operator.plan.engines import config_map, stateful_set
 from tandem_operator.plan.front_door import front_door
+from tandem_operator.plan.keys import wanted_key
+from tandem_operator.plan.pods import engine_pods
 from tandem_operator.plan.resolve import resolve
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import revision_of
 from tandem_operator.plan.services import headless_service
 from tandem_operator.plan.topology import pod_patches
-from tandem_operator.plan.types import Defaults, Manifest, ObjectKey, Observed, Plan
+from tandem_operator.plan.types import Defaults, Manifest, ObjectKey, Observed, Plan, WantedKey
 
 
 def plan(observed: Observed, defaults: Defaults) -> Plan:
@@ -27,11 +29,13 @@ def plan(observed: Observed, defaults: Defaults) -> Plan:
     if observed.resource.metadata.deletion_timestamp:
         return Plan((), (), ())
     resolved = resolve(observed.resource, defaults)
+    revision = revision_of(resolved)
     objects = (*_engines(resolved), *front_door(resolved))
     return Plan(
         objects=objects,
         obsolete=_obsolete(observed, objects),
-        pod_patches=pod_patches(observed, revision_of(resolved)),
+        pod_patches=pod_patches(observed, revision),
+        key=_key(observed, resolved, revision),
     )
 
 
@@ -42,6 +46,14 @@ def _engines(resolved: Resolved) -> Iterator[Manifest]:
         yield headless_service(resolved, role)
         yield config
         yield stateful_set(resolved, pool, config)
+
+
+def _key(observed: Observed, resolved: Resolved, revision: str) -> WantedKey | None:
+    """Engines that run have read their key, so nothing is asked of the API server while all of them do."""
+    started = [pod.role for pod in engine_pods(observed) if pod.peer and pod.revision == revision]
+    if all(started.count(role) >= pool.replicas for role, pool in resolved.pools.items()):
+        return None
+    return wanted_key(resolved)
 
 
 def _obsolete(observed: Observed, objects: tuple[Manifest, ...]) -> tuple[ObjectKey, ...]:

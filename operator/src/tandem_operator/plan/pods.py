@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tandem_connector.contract.environment import HTTP_PORT, SIDE_CHANNEL_PORT
+from tandem_connector.contract.environment import HTTP_PORT
 from tandem_connector.contract.peers import Address, Network, Parallelism, Peer, PeerTable
 from tandem_connector.contract.types import EngineId, EngineState, Role
 from tandem_operator.api.names import (
@@ -20,7 +20,7 @@ from tandem_operator.api.names import (
     TENSOR_LABEL,
     ZONE_LABEL,
 )
-from tandem_operator.plan.engines import ENGINE_CONTAINER
+from tandem_operator.plan.engines import ENGINE_CONTAINER, SIDE_CHANNEL_PORT_NAME
 from tandem_operator.plan.types import Manifest, Observed
 
 _HASH_LABEL = "controller-revision-hash"
@@ -103,20 +103,27 @@ def _peer(manifest: Manifest, role: Role, state: EngineState, network: Network) 
     metadata, status = manifest["metadata"], manifest.get("status", {})
     labels = metadata.get("labels") or {}
     start = _start(status.get("containerStatuses") or ())
-    address = status.get("podIP")
+    address, port = status.get("podIP"), _side_channel_port(manifest)
     tensor = labels.get(TENSOR_LABEL, "")
-    if not start or not address or not tensor.isdecimal() or int(tensor) < 1:
+    if not start or not address or not port or not tensor.isdecimal() or int(tensor) < 1:
         return None
     return Peer(
         engine=EngineId(f"{metadata['uid']}-{start}"),
         pod=metadata["name"],
         role=role,
         state=state,
-        address=Address(host=address, http_port=HTTP_PORT, side_channel_port=SIDE_CHANNEL_PORT),
+        address=Address(host=address, http_port=HTTP_PORT, side_channel_port=port),
         parallelism=Parallelism(tensor=int(tensor)),
         revision=labels.get(REVISION_LABEL, ""),
         network=network,
     )
+
+
+def _side_channel_port(manifest: Manifest) -> int | None:
+    """From the pod itself, since pods of an older configuration may have another protocol."""
+    containers = manifest.get("spec", {}).get("containers") or ()
+    ports = (port for each in containers if each["name"] == ENGINE_CONTAINER for port in each.get("ports") or ())
+    return next((port["containerPort"] for port in ports if port.get("name") == SIDE_CHANNEL_PORT_NAME), None)
 
 
 def _start(containers: Iterable[Mapping[str, Any]]) -> str | None:
@@ -124,7 +131,9 @@ def _start(containers: Iterable[Mapping[str, Any]]) -> str | None:
     for container in containers:
         running = (container.get("state") or {}).get("running")
         if container["name"] == ENGINE_CONTAINER and running:
-            return f"{container.get('restartCount', 0)}-{running.get('startedAt') or 'unknown'}"
+            # Without a dash, so that the pod's UID is all before the last one, as in the id that the engine gives itself.
+            at = (running.get("startedAt") or "unknown").replace("-", "").replace(":", "")
+            return f"{container.get('restartCount', 0)}.{at}"
     return None
 
 

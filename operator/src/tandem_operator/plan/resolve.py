@@ -7,11 +7,13 @@ Defaults are resolved here and not in the CRD, so that the stored object stays w
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
 from tandem_operator.api.accelerators import EFA_RESOURCE, GPU_RESOURCE, PROFILES, Profile
 from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
 from tandem_operator.api.resource import DisaggregatedInference
+from tandem_operator.api.rules import DEFAULT_PROTOCOL, ONLY_WITH_PUSH
 from tandem_operator.api.spec import (
     Accelerator,
     Backend,
@@ -30,13 +32,31 @@ from tandem_operator.api.spec import (
     Spec,
     Transfer,
 )
+from tandem_operator.api.values import percent_of, seconds_of
 from tandem_operator.plan.errors import InvalidSpec
-from tandem_operator.plan.resolved import Devices, Gateway, ModelFiles, Place, Pool, Resolved
+from tandem_operator.plan.resolved import (
+    Devices,
+    Gateway,
+    KeySource,
+    ModelFiles,
+    NixlTransfer,
+    Place,
+    Pool,
+    PushTransfer,
+    Resolved,
+)
 from tandem_operator.plan.types import Defaults, Manifest
 
 GRACE_SECONDS: Final = 90
 """Default time that an engine has to end, from the deletion of its pod to SIGKILL."""
 MINIMAL_GRACE_SECONDS: Final = 15
+
+ABOVE_TOKENS: Final = 256
+PATIENCE_SECONDS: Final = 20.0
+LANDING_SHARE: Final = 0.25
+MIN_BLOCKS: Final = 4
+"""Of the exchange; the same as the connector's own, which a test compares."""
+LONGEST_PATIENCE_SECONDS: Final = 30 * 60.0
 
 CPUS_PER_GPU: Final = 4
 GIBIBYTES_PER_GPU: Final = 32
@@ -54,18 +74,11 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
     metadata, spec = resource.metadata, resource.spec
     if len(metadata.name) > MAX_NAME_LENGTH:
         raise InvalidSpec("metadata.name", f"has more than {MAX_NAME_LENGTH} characters; choose a shorter name")
-    protocol = (spec.transfer or Transfer()).protocol or Protocol.NIXL_PULL
-    if protocol is Protocol.PUSH:
-        raise InvalidSpec("spec.transfer.protocol", "Push is not available yet in this version; use NixlPull")
+    transfer = _transfer(spec.transfer or Transfer())
     profile = _profile(spec.accelerator)
     backend = _backend(spec, profile)
     pools = {role: _pool(spec, role, profile, backend) for role in Role}
-    tensors = sorted(pool.tensor for pool in pools.values())
-    if tensors[-1] % tensors[0]:
-        raise InvalidSpec(
-            "spec.decode.parallelism.tensor",
-            f"{pools[Role.DECODE].tensor} and prefill's {pools[Role.PREFILL].tensor}: one must be a multiple of the other",
-        )
+    _check_tensors(transfer, prefill=pools[Role.PREFILL].tensor, decode=pools[Role.DECODE].tensor)
     return Resolved(
         name=metadata.name,
         namespace=metadata.namespace,
@@ -77,13 +90,46 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
         environment=_environment(("spec.engine.env", spec.engine.env)),
         pull_secrets=tuple(secret.name for secret in spec.engine.image_pull_secrets),
         block_size=spec.engine.block_size,
-        protocol=protocol,
+        transfer=transfer,
         backend=backend,
         pools=pools,
         front_door=_gateway(spec.front_door or FrontDoor(), defaults),
         place=_place(spec.placement or Placement(), profile, pools),
         connector_image=defaults.connector_image,
     )
+
+
+def protocol_of(spec: Spec) -> Protocol:
+    """The protocol, also of a spec that cannot be acted on."""
+    return (spec.transfer or Transfer()).protocol or Protocol(DEFAULT_PROTOCOL)
+
+
+def _transfer(given: Transfer) -> PushTransfer | NixlTransfer:
+    if (given.protocol or Protocol(DEFAULT_PROTOCOL)) is Protocol.NIXL_PULL:
+        for field in given.model_dump(by_alias=True, exclude_none=True).keys() & set(ONLY_WITH_PUSH):
+            raise InvalidSpec(f"spec.transfer.{field}", "has no effect with NixlPull; remove the field, or use Push")
+        return NixlTransfer(bidirectional=given.reverse not in {None, Reverse.DISABLED})
+    patience = PATIENCE_SECONDS if given.deadline is None else seconds_of(given.deadline)
+    if not 0 < patience <= LONGEST_PATIENCE_SECONDS:
+        raise InvalidSpec("spec.transfer.deadline", "must be above 0s and at most 30m, for example 20s")
+    secret = given.auth.secret_ref if given.auth else None
+    return PushTransfer(
+        reverse=given.reverse or Reverse.PUSH_AND_FETCH,
+        above_tokens=ABOVE_TOKENS if given.disaggregate_above_tokens is None else given.disaggregate_above_tokens,
+        patience=patience,
+        landing_share=LANDING_SHARE if given.landing_fraction is None else percent_of(given.landing_fraction),
+        min_blocks=given.min_blocks or MIN_BLOCKS,
+        key=KeySource(secret.name, secret.key) if secret else None,
+    )
+
+
+def _check_tensors(transfer: PushTransfer | NixlTransfer, *, prefill: int, decode: int) -> None:
+    what = f"{decode} and prefill's {prefill}"
+    field = "spec.decode.parallelism.tensor"
+    if isinstance(transfer, PushTransfer) and prefill != decode:
+        raise InvalidSpec(field, f"{what}: Push needs equal ones; make them equal, or use NixlPull")
+    if max(prefill, decode) % min(prefill, decode):
+        raise InvalidSpec(field, f"{what}: one must be a multiple of the other")
 
 
 def _profile(accelerator: Accelerator) -> Profile:

@@ -4,6 +4,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tandem_connector.contract.environment import EXCHANGE_PORT, SIDE_CHANNEL_PORT
+from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
 from tandem_operator.api.accelerators import Profile
 from tandem_operator.api.spec import Backend, Protocol, SecretKey, VolumeSource
@@ -68,6 +70,38 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class KeySource:
+    """Where a key file is."""
+
+    secret: str
+    entry: str
+    """Key in the Secret's data."""
+
+
+@dataclass(frozen=True)
+class PushTransfer:
+    """KV moves by Tandem's exchange."""
+
+    reverse: Reverse
+    above_tokens: int
+    """Prompt tokens."""
+    patience: float
+    """Seconds."""
+    landing_share: float
+    """Of the free blocks."""
+    min_blocks: int
+    key: KeySource | None
+    """The user's; None: the operator makes one."""
+
+
+@dataclass(frozen=True)
+class NixlTransfer:
+    """KV moves by vLLM's NixlConnector."""
+
+    bidirectional: bool
+
+
+@dataclass(frozen=True)
 class Gateway:
     """The front door."""
 
@@ -112,9 +146,19 @@ class Resolved:
     """For both roles; also part of each pool's."""
     pull_secrets: tuple[str, ...]
     block_size: int | None
-    protocol: Protocol
+    transfer: PushTransfer | NixlTransfer
     backend: Backend
     pools: Mapping[Role, Pool]
     front_door: Gateway
     place: Place
     connector_image: str
+
+    @property
+    def protocol(self) -> Protocol:
+        """Which of the two transfers it is."""
+        return Protocol.PUSH if isinstance(self.transfer, PushTransfer) else Protocol.NIXL_PULL
+
+    @property
+    def side_channel_port(self) -> int:
+        """Where an engine listens for its peers' messages."""
+        return EXCHANGE_PORT if isinstance(self.transfer, PushTransfer) else SIDE_CHANNEL_PORT

@@ -3,9 +3,11 @@
 
 import hashlib
 import json
+from dataclasses import asdict
 from typing import Any
 
-from tandem_operator.plan.resolved import Resolved
+from tandem_connector.contract.types import Role
+from tandem_operator.plan.resolved import PushTransfer, Resolved
 
 
 def hash_of(value: Any) -> str:
@@ -19,9 +21,9 @@ def revision_of(resolved: Resolved) -> str:
 
     vLLM's handshake compares version, model, attention backend and cache type, all of which follow from what is hashed here
     (https://docs.vllm.ai, "NixlConnector compatibility"). What differs by role (its own arguments, tensor-parallel size,
-    replicas) is left out: changing it must not part the pools.
+    replicas) is left out: changing it must not part the pools. `Push` needs equal tensor-parallel sizes.
     """
-    model = resolved.model
+    model, transfer, prefill = resolved.model, resolved.transfer, resolved.pools[Role.PREFILL]
     return hash_of(
         {
             "image": resolved.image,
@@ -33,7 +35,13 @@ def revision_of(resolved: Resolved) -> str:
             "environment": [dict(variable) for variable in resolved.environment],
             "blockSize": resolved.block_size,
             "protocol": resolved.protocol,
+            # Engines with another key do not hear each other, and the exchange writes rank to rank.
+            **(
+                {"key": asdict(transfer.key) if transfer.key else None, "tensor": prefill.tensor}
+                if isinstance(transfer, PushTransfer)
+                else {}
+            ),
             "backend": resolved.backend,
-            "instanceType": next(iter(resolved.pools.values())).devices.profile.instance_type,
+            "instanceType": prefill.devices.profile.instance_type,
         }
     )

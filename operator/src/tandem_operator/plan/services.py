@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Headless Services of the engines: a name for each engine pod, for people and for tools; peers use addresses."""
 
-from tandem_connector.contract.environment import HTTP_PORT, SIDE_CHANNEL_PORT
+from tandem_connector.contract.environment import HTTP_PORT
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import role_name
 from tandem_operator.plan.children import ENGINE_APPLICATION, labels, metadata, selector
@@ -24,8 +24,8 @@ def headless_service(resolved: Resolved, role: Role) -> Manifest:
                 {"name": "http", "port": HTTP_PORT, "targetPort": HTTP_PORT, "protocol": "TCP"},
                 {
                     "name": "side-channel",
-                    "port": SIDE_CHANNEL_PORT,
-                    "targetPort": SIDE_CHANNEL_PORT,
+                    "port": resolved.side_channel_port,
+                    "targetPort": resolved.side_channel_port,
                     "protocol": "TCP",
                 },
             ],

@@ -5,8 +5,8 @@ All engines of one revision know all of the other role. A table is rewritten onl
 generation above all that was ever seen, so an engine can tell a new table from a late one.
 
 An identity in a table is the pod's UID and the process's start as the API server tells it; the engine's own id ends
-differently (the process can't know what the API server will say). Both begin with the pod's UID, and both change with
-each process.
+differently (the process can't know what the API server will say). Both begin with the pod's UID up to the last dash, and both
+change with each process; with `Push` the process that answers at the address tells its own.
 """
 
 import hashlib

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tandem_operator.api.status import Reason
 from tandem_operator.plan.pods import EnginePod
-from tandem_operator.plan.types import Manifest, Refusal
+from tandem_operator.plan.types import Manifest, Refusal, WantedKey
 
 _HOPELESS: Final = frozenset(
     {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"}
@@ -37,6 +37,16 @@ def refusal_trouble(refusal: Refusal) -> Trouble:
         Reason.IMMUTABLE_FIELD,
         f"{what} has a field that cannot be changed in place; delete it with `{remedy}` and it is made anew:"
         f" {refusal.message}",
+    )
+
+
+def key_trouble(wanted: WantedKey) -> Trouble:
+    """The user's Secret that isn't there."""
+    name = wanted.secret["metadata"]["name"]
+    return Trouble(
+        Reason.KEY_MISSING,
+        f"Secret {name}, which spec.transfer.auth.secretRef names, does not exist, and engines wait for it: create it with a key"
+        f" file under {wanted.entry}, or remove spec.transfer.auth to have a key made",
     )
 
 
@@ -90,6 +100,7 @@ def worst_first(troubles: Iterator[Trouble]) -> list[Trouble]:
         Reason.INVALID,
         Reason.IMMUTABLE_FIELD,
         Reason.APPLY_FAILED,
+        Reason.KEY_MISSING,
         Reason.POD_FAILING,
         Reason.FRONT_DOOR_FAILING,
         Reason.UNSCHEDULABLE,

@@ -40,6 +40,18 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class WantedKey:
+    """A Secret with the key of a resource's exchange, which has to be there before engines start."""
+
+    secret: Manifest
+    """Without its data."""
+    entry: str
+    """Key in the Secret's data."""
+    generated: bool
+    """It is made, with a new key, where there is none. Else it is the user's, and only looked for."""
+
+
+@dataclass(frozen=True)
 class Observed:
     """One resource and its surroundings, read live in one reconcile."""
 
@@ -56,6 +68,8 @@ class Observed:
     """The nodes that these pods run on, by name."""
     refusals: tuple[Refusal, ...] = ()
     """What the API server refused in this reconcile (known only when status is planned)."""
+    missing_key: WantedKey | None = None
+    """The user's Secret that isn't there (known only when status is planned)."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,8 @@ class Plan:
     """Children that are owned but no longer wanted."""
     pod_patches: tuple[PodPatch, ...]
     """Only for pods whose metadata differs."""
+    key: WantedKey | None = None
+    """The Secret that engines which are still to start need; None when there are none."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.kube.apply import Applied, Applier, Patched
 from tandem_operator.kube.client import Client, Json
 from tandem_operator.kube.errors import Conflict, Gone, Requeue
+from tandem_operator.kube.keys import ensure_key
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import ResourceKey, Surroundings, after, observe, read_resource
 from tandem_operator.metrics import Metrics
@@ -141,12 +142,18 @@ class Reconciler:
         """Apply the plan; what is observed after that. In the plan's order: children first, then pods, which may need them."""
         observed, live = surroundings.observed, surroundings.live
         owner = observed.resource.metadata
+        missing, refused = await ensure_key(self._client, owner, plan.key) if plan.key else (None, ())
         applied: Applied = await self._applier.children(owner, plan.objects, live)
         await self._applier.delete(owner, plan.obsolete, live)
         pods = {pod["metadata"]["name"]: pod for pod in observed.pods}
         patched: Patched = await self._applier.pods(owner, plan.pod_patches, pods)
         changed = after(observed, applied, patched)
-        return replace(changed, owned=changed.owned - frozenset(plan.obsolete))
+        return replace(
+            changed,
+            owned=changed.owned - frozenset(plan.obsolete),
+            refusals=(*refused, *changed.refusals),
+            missing_key=missing,
+        )
 
     async def _report_unreadable(self, stored: Json, error: ValidationError) -> None:
         status, events = unreadable_status(stored, error, self._now())

@@ -41,9 +41,10 @@ class PeerBack:
 
 @dataclass(frozen=True, slots=True)
 class PeerReplaced:
-    """Another engine answers at the peer's address: this incarnation has certainly ended."""
+    """Another engine answers at the peer's address: this incarnation has certainly ended, or the name was none of an incarnation."""
 
     peer: EngineId
+    by: EngineId
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,7 +270,7 @@ class NetworkLoop:
         if envelope.target == self._engine != envelope.sender != peer and envelope.message == Gone(peer):
             _log.info("peer_replaced peer=%s by=%s address=%s", peer, envelope.sender, self.peers[peer].endpoint)
             self._end(peer, Stage.REPLACED)
-            self._inbox.put(PeerReplaced(peer))
+            self._inbox.put(PeerReplaced(peer, envelope.sender))
         else:
             self.counts.unexpected += 1
 

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which process answers for each engine of the peer table.
+
+The operator names an engine by its pod's UID and by what the API server says of its process's start; the process can't know
+that, and names itself by the pod's UID and a start of its own (`contract.types.pod_of`). So an engine that is new in the
+table is greeted by the table's name, and says `Gone` in its own: from then on it goes by that. The answer comes over the
+connection to the pod's address, which only who has the resource's key can give.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from tandem_connector.contract.peers import Peer
+from tandem_connector.contract.types import EngineId, pod_of
+
+
+class Incarnations:
+    """Of the engines in one peer table. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._listed: tuple[Peer, ...] = ()
+        self._answering: dict[str, EngineId] = {}
+        """By pod: the process that answered last."""
+        self._settled: set[EngineId] = set()
+        """The table's names under which a process was found."""
+
+    def table(self, peers: Iterable[Peer]) -> None:
+        """A new peer table holds.
+
+        A process that is known stays so under a new name of its pod, until another one answers to that name: a table may come
+        later than the process itself, and what has once counted as ended is never spoken with again.
+        """
+        self._listed = tuple(peers)
+        pods = {pod_of(peer.engine) for peer in self._listed}
+        self._answering = {pod: process for pod, process in self._answering.items() if pod in pods}
+        self._settled &= {peer.engine for peer in self._listed}
+
+    def answered(self, name: EngineId, by: EngineId) -> bool:
+        """The engine `by` answered at the address of `name`; whether that changes who is spoken with."""
+        pod = pod_of(name)
+        listed = next((peer.engine for peer in self._listed if pod_of(peer.engine) == pod), None)
+        # A pod that got the address of one that ended has a name of its own in the table, or will have.
+        if listed is None or pod_of(by) != pod:
+            return False
+        self._answering[pod] = by
+        self._settled.add(listed)
+        return True
+
+    def peers(self) -> tuple[Peer, ...]:
+        """The table, with the processes' own names where they are known."""
+        return tuple(
+            peer.model_copy(update={"engine": self._answering.get(pod_of(peer.engine), peer.engine)})
+            for peer in self._listed
+        )
+
+    def greeted(self) -> Mapping[EngineId, Peer]:
+        """Whom to speak with, by name: the processes that are known, and whoever a name of the table may mean."""
+        unknown = {peer.engine: peer for peer in self._listed if peer.engine not in self._settled}
+        known = {peer.engine: peer for peer in self.peers() if peer.engine in self._answering.values()}
+        return {**unknown, **known}

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the peer table's names of engines to those that the processes give themselves."""
+
+from tandem_connector.contract.types import EngineId
+from tandem_connector.vllm.incarnations import Incarnations
+from tests.network.tables import a_peer
+
+POD = "0a1b-2c3d"
+LISTED = EngineId(f"{POD}-0.20260101T000000Z")
+RESTARTED = EngineId(f"{POD}-1.20260101T000500Z")
+FIRST, SECOND = EngineId(f"{POD}-11111111"), EngineId(f"{POD}-22222222")
+OTHER = EngineId("ffff-33333333")
+
+
+def listing(*names: EngineId) -> Incarnations:
+    incarnations = Incarnations()
+    incarnations.table([a_peer(name) for name in names])
+    return incarnations
+
+
+def names(incarnations: Incarnations) -> list[EngineId]:
+    return [peer.engine for peer in incarnations.peers()]
+
+
+def test_an_engine_is_greeted_by_the_tables_name_until_its_process_has_answered() -> None:
+    incarnations = listing(LISTED)
+    assert (list(incarnations.greeted()), names(incarnations)) == ([LISTED], [LISTED])
+    assert incarnations.answered(LISTED, FIRST)
+    assert (list(incarnations.greeted()), names(incarnations)) == ([FIRST], [FIRST])
+    assert incarnations.greeted()[FIRST].address == a_peer(LISTED).address
+
+
+def test_another_process_that_answers_takes_the_place_of_the_one_before() -> None:
+    incarnations = listing(LISTED)
+    incarnations.answered(LISTED, FIRST)
+    assert incarnations.answered(FIRST, SECOND)
+    assert list(incarnations.greeted()) == names(incarnations) == [SECOND]
+
+
+def test_a_process_is_kept_under_a_new_name_until_another_one_answers_to_it() -> None:
+    incarnations = listing(LISTED)
+    incarnations.answered(LISTED, FIRST)
+    incarnations.table([a_peer(RESTARTED)])
+    assert set(incarnations.greeted()) == {RESTARTED, FIRST}
+    assert names(incarnations) == [FIRST]
+    incarnations.answered(RESTARTED, SECOND)
+    assert list(incarnations.greeted()) == names(incarnations) == [SECOND]
+
+
+def test_a_process_that_was_known_before_the_table_told_of_it_is_not_left() -> None:
+    incarnations = listing(LISTED)
+    incarnations.answered(LISTED, FIRST)
+    incarnations.answered(FIRST, SECOND)
+    incarnations.table([a_peer(RESTARTED)])
+    incarnations.answered(RESTARTED, SECOND)
+    assert list(incarnations.greeted()) == [SECOND]
+
+
+def test_another_pod_at_the_address_is_not_taken_for_the_one_that_had_it() -> None:
+    incarnations = listing(LISTED)
+    assert not incarnations.answered(LISTED, OTHER)
+    assert list(incarnations.greeted()) == [LISTED]
+
+
+def test_an_answer_of_an_engine_that_is_not_listed_any_more_changes_nothing() -> None:
+    incarnations = listing(LISTED)
+    incarnations.table([])
+    assert not incarnations.answered(LISTED, FIRST)
+    assert incarnations.greeted() == {}
+
+
+def test_an_engine_that_comes_back_is_greeted_by_the_tables_name_again() -> None:
+    incarnations = listing(LISTED)
+    incarnations.answered(LISTED, FIRST)
+    incarnations.table([])
+    incarnations.table([a_peer(LISTED)])
+    assert list(incarnations.greeted()) == [LISTED]
+
+
+def test_engines_that_the_table_names_as_they_name_themselves_need_no_answer() -> None:
+    incarnations = listing(FIRST, OTHER)
+    assert list(incarnations.greeted()) == names(incarnations) == [FIRST, OTHER]
