@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what is used of vLLM, run by the engine environment's own Python: `test_adapter` starts it.
+
+Each check is a function without arguments; `python inside_engine.py NAME...` runs them in this order, and says of each
+whether it passed. The last two break what they touch.
+"""
+
+import queue
+import sys
+import traceback
+from typing import Any
+
+import vllm
+from vllm.lora.request import LoRARequest
+from vllm.sampling_params import SamplingParams
+from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.engine import EngineCoreRequestType
+from vllm.v1.request import Request
+
+from tandem_connector.asking.types import Obstacle
+from tandem_connector.exchange.types import BlockHash
+from tandem_connector.vllm.adapter import EngineInput, EnginePool, VersionError, arrival_of, check_version
+
+SIZE = 4
+NAME, OTHER = BlockHash(b"n" * 32), BlockHash(b"o" * 32)
+
+
+def pool(blocks: int = 9, share: float = 0.5) -> tuple[BlockPool, EnginePool]:
+    """Eight blocks that can be used: vLLM keeps one for itself."""
+    inner = BlockPool(num_gpu_blocks=blocks, enable_caching=True, hash_block_size=SIZE)
+    return inner, EnginePool(inner, SIZE, share)
+
+
+def a_block_is_found_by_the_name_it_is_given() -> None:
+    _, ours = pool()
+    (block,) = ours.take(1) or ()
+    assert ours.lookup(NAME) is None
+    assert ours.commit(NAME, block, 0)
+    assert ours.lookup(NAME) == block
+    assert ours.prefix([NAME, OTHER, NAME]) == 1
+
+
+def a_name_is_given_once() -> None:
+    _, ours = pool()
+    one, other = ours.take(2) or ()
+    assert ours.commit(NAME, one, 0)
+    assert not ours.commit(NAME, other, 0)
+    assert ours.lookup(NAME) == one
+
+
+def references_are_vllms_own() -> None:
+    inner, ours = pool()
+    (block,) = ours.take(1) or ()
+    ours.commit(NAME, block, 0)
+    ours.pin([block])
+    ours.unpin([block])
+    assert inner.blocks[block].ref_cnt == 1
+    assert not inner.reset_prefix_cache()
+    ours.unpin([block])
+    assert ours.free_blocks == 8
+    assert ours.lookup(NAME) == block
+    assert inner.reset_prefix_cache()
+    assert ours.lookup(NAME) is None
+
+
+def a_cached_block_that_is_referenced_is_not_evicted() -> None:
+    _, ours = pool()
+    (block,) = ours.take(1) or ()
+    ours.commit(NAME, block, 0)
+    ours.unpin([block])
+    ours.pin([block])
+    ours.take(7)
+    assert ours.lookup(NAME) == block
+    assert ours.take(1) is None
+
+
+def the_first_block_that_is_given_back_is_reused_first() -> None:
+    _, ours = pool()
+    one, other = ours.take(2) or ()
+    ours.commit(NAME, one, 0)
+    ours.commit(OTHER, other, 1)
+    ours.unpin([other, one])
+    ours.take(7)
+    assert ours.lookup(NAME) == one
+    assert ours.lookup(OTHER) is None
+
+
+def room_is_a_share_of_what_is_free() -> None:
+    _, ours = pool(share=0.25)
+    assert ours.room() == 2
+    ours.take(4)
+    assert ours.room() == 1
+
+
+def the_pools_reset_is_told_before_it_happens() -> None:
+    inner, ours = pool()
+    blocks = ours.take(2) or ()
+    ours.before_reset(lambda: ours.unpin(blocks))
+    assert inner.reset_prefix_cache()
+
+
+def request(tokens: int, **more: object) -> Request:
+    init_none_hash(hash_of)
+    return Request(
+        "r",
+        list(range(tokens)),
+        more.pop("sampling_params", SamplingParams(max_tokens=8)),
+        None,
+        block_hasher=get_request_block_hasher(SIZE, hash_of),
+        **more,
+    )
+
+
+def hash_of(value: object) -> bytes:
+    return repr(value).encode()[-32:].rjust(32)
+
+
+def an_arrival_has_the_prompts_tokens_and_names() -> None:
+    arrival = arrival_of(request(10, cache_salt="s", priority=3, trace_headers={"traceparent": "t"}), SIZE)
+    assert (arrival.request, arrival.prompt, len(arrival.hashes)) == ("r", list(range(10)), 2)
+    assert (arrival.salt, arrival.priority, arrival.trace) == ("s", 3, {"traceparent": "t"})
+    assert arrival.obstacles == frozenset()
+    assert arrival.lora is None
+
+
+def salt_and_lora_change_the_names() -> None:
+    lora = LoRARequest("adapter", 1, "/nowhere")
+    plain, salted, adapted = (
+        arrival_of(each, SIZE) for each in (request(8), request(8, cache_salt="s"), request(8, lora_request=lora))
+    )
+    assert adapted.lora == "adapter"
+    assert len({plain.hashes, salted.hashes, adapted.hashes}) == 3
+
+
+def what_prefill_cannot_compute_is_an_obstacle() -> None:
+    logprobs = request(8, sampling_params=SamplingParams(prompt_logprobs=1))
+    assert Obstacle.PROMPT_LOGPROBS in arrival_of(logprobs, SIZE).obstacles
+    assert Obstacle.SKIPS_CACHE in arrival_of(logprobs, SIZE).obstacles
+    assert arrival_of(request(8, resumable=True), SIZE).obstacles == {Obstacle.GROWING_PROMPT}
+
+
+def the_engines_input_is_found_watched_and_woken() -> None:
+    seen: list[object] = []
+    put: list[int] = []
+
+    class Core:
+        def __init__(self) -> None:
+            self.input_queue: queue.Queue[tuple[Any, object]] = queue.Queue()
+            self.input_queue.put_nowait((EngineCoreRequestType.UTILITY, "before"))
+            self.input = EngineInput()
+
+        def process_input_sockets(self) -> None: ...
+
+    core = Core()
+    core.input.watch(seen.append, lambda: put.append(1))
+    core.input_queue.put_nowait((EngineCoreRequestType.ADD, ("request", 0)))
+    core.input.wake()
+    assert core.input.found
+    assert seen == ["request"]
+    assert [core.input_queue.get_nowait()[0].name for _ in range(3)] == ["UTILITY", "ADD", "WAKEUP"]
+    assert len(put) >= 2
+
+
+def without_an_engine_process_there_is_no_input() -> None:
+    engine = EngineInput()
+    engine.watch(lambda _: None, lambda: None)
+    engine.wake()
+    assert not engine.found
+
+
+def this_vllm_is_the_right_one() -> None:
+    check_version()
+
+
+def what_is_wrong_with_this_vllm() -> str:
+    try:
+        check_version()
+    except VersionError as error:
+        return str(error)
+    return "nothing"
+
+
+def another_vllm_is_refused_by_its_version() -> None:
+    vllm.__version__ = "0.33.1"
+    assert "0.33.1" in what_is_wrong_with_this_vllm()
+    assert "0.32" in what_is_wrong_with_this_vllm()
+
+
+def a_vllm_that_lacks_something_is_refused_by_name() -> None:
+    del BlockPool.touch
+    assert "vllm.v1.core.block_pool.BlockPool.touch" in what_is_wrong_with_this_vllm()
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        try:
+            globals()[name]()
+        except Exception:
+            traceback.print_exc()
+            print(f"failed {name}", flush=True)
+        else:
+            print(f"passed {name}", flush=True)
