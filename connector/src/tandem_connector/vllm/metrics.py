@@ -95,9 +95,9 @@ class Meter:
 
     def turn_ended(self, account: TurnAccount) -> None:
         """Count a turn."""
-        sources = {"computed": account.computed, "cached": account.cached, **account.received}
-        for source, tokens in sources.items():
-            self._tokens[str(source)] = self._tokens.get(str(source), 0) + tokens
+        received = {str(purpose): tokens for purpose, tokens in account.received.items()}
+        for source, tokens in {"computed": account.computed, "cached": account.cached, **received}.items():
+            self._tokens[source] = self._tokens.get(source, 0) + tokens
         if account.waited_ms:
             self._waits.append(account.waited_ms / 1000)
 
