@@ -18,6 +18,8 @@ NAMESPACE = "tandem-system"
 RELEASE = "tandem"
 CHART = Path(__file__).parent.parent / "charts" / "tandem"
 ENGINE_PORT = FRONT_DOOR_PORT = 8000
+SETTLED_WITHIN = 10.0
+"""Seconds."""
 
 
 class InstallationError(Exception):
@@ -83,6 +85,22 @@ def pools_account(kubectl: Kubectl, resource: str) -> PoolsAccount:
             for role in ("prefill", "decode")
         }
     )
+
+
+def settled_account(kubectl: Kubectl, resource: str, earlier: PoolsAccount, prompt_tokens: int) -> PoolsAccount:
+    """As `pools_account`, once decode has accounted for so many prompt tokens since `earlier` and nothing moves any more.
+
+    An engine tells of a turn a moment after its last token, and what goes back to prefill goes after that. What has not
+    settled after ten seconds is returned as it is.
+    """
+    end = time.monotonic() + SETTLED_WITHIN
+    account = pools_account(kubectl, resource)
+    while time.monotonic() < end:
+        time.sleep(0.5)
+        before, account = account, pools_account(kubectl, resource)
+        if account == before and account.decode.prompt - earlier.decode.prompt >= prompt_tokens:
+            break
+    return account
 
 
 @contextmanager

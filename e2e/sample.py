@@ -24,7 +24,7 @@ def cpu_resource(
     environment: EngineEnvironment,
     model: Path,
     name: str = "",
-    protocol: Protocol = Protocol.NIXL_PULL,
+    protocol: Protocol = Protocol.PUSH,
 ) -> dict[str, Any]:
     """The sample as it can run there: environment and model mounted from this machine where nodes can see it.
 
@@ -36,6 +36,9 @@ def cpu_resource(
         resource["metadata"]["name"] = name
     spec = resource["spec"]
     spec["transfer"] = {"protocol": protocol.value}
+    if protocol is Protocol.PUSH:
+        # The script's turns are short: with the default decode would compute their few new words itself.
+        spec["transfer"]["disaggregateAboveTokens"] = 32
     volumes = []
     if facts.can_mount_host_paths:
         spec["model"]["source"] = {"volume": {"hostPath": str(model)}}

@@ -12,7 +12,16 @@ from e2e.conversation import SCRIPT, Conversation
 from e2e.demo.table import Row, table_of
 from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME, cached_model
-from e2e.installation import condition, engine_pods, front_door, install_operator, is_ready, load_images, pools_account
+from e2e.installation import (
+    condition,
+    engine_pods,
+    front_door,
+    install_operator,
+    is_ready,
+    load_images,
+    pools_account,
+    settled_account,
+)
 from e2e.kubectl import Kubectl, Manifest
 from e2e.sample import cpu_resource
 
@@ -40,7 +49,7 @@ def run_demo(cluster: Cluster) -> None:
     wait_until_ready(kubectl, name)
     console.print(f"\n{name} is ready, {time.monotonic() - began:.0f} s after the start.\n")
     rows = _talk(cluster, kubectl, name, console)
-    console.print(table_of(rows, "A conversation over prefill (P) and decode (D), protocol NixlPull"))
+    console.print(table_of(rows, "A conversation over prefill (P) and decode (D), protocol Push"))
     console.print(_explanation(rows), highlight=False, soft_wrap=True)
     console.print(_next_steps(name), highlight=False, soft_wrap=True)
 
@@ -88,7 +97,7 @@ def _talk(cluster: Cluster, kubectl: Kubectl, name: str, console: Console) -> li
                 turn = conversation.say(text)
             console.print(f"  [bold]user[/bold]       {_shortened(text)}", highlight=False, soft_wrap=True)
             console.print(f"  [bold]assistant[/bold]  {_shortened(turn.text)}\n", highlight=False, soft_wrap=True)
-            now = pools_account(kubectl, name)
+            now = settled_account(kubectl, name, account, turn.prompt_tokens)
             rows.append(Row(turn, now.since(account)))
             account = now
         conversation.close()
@@ -101,11 +110,12 @@ def _shortened(text: str, width: int = 66) -> str:
 
 
 def _explanation(rows: list[Row]) -> str:
-    answers = sum(row.turn.output_tokens for row in rows[:-1])
+    computed = [row.account.prefill.computed + row.account.decode.computed for row in rows]
     return (
-        f"The model's weights are random, so its answers mean nothing; all else is real.\n"
-        f"On later turns P computes the answers of earlier turns again ({answers} tokens in all here), which D had: with\n"
-        "NixlPull nothing goes back from D to P. Sending it back is what the protocol Push is for."
+        "The model's weights are random, so its answers mean nothing; all else is real.\n"
+        f"After the first turn both engines together computed {sum(computed[1:])} of "
+        f"{sum(row.turn.prompt_tokens for row in rows[1:])} prompt tokens: P computes the new words, D the\n"
+        "last partial block, and all the rest each had or got from the other, D's answers included."
     )
 
 
