@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tandem on a cluster: images loaded, chart installed, a resource's pods reached."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
