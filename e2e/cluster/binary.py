@@ -84,7 +84,10 @@ def _build(module: _Module, output: Path) -> None:
             check=False,
         )
         if listed.returncode:
-            raise BuildError(f"the modules of {module.name} could not be fetched:\n{listed.stderr[-2000:]}")
+            raise BuildError(
+                f"the modules of {module.name} could not be fetched; it takes Go 1.26 or newer, and Debian 12's own is "
+                f"1.19:\n{listed.stderr[-2000:]}"
+            )
         total = len(listed.stdout.splitlines())
         command = ["go", "build", "-v", "-p", str(os.cpu_count() or 2), *module.build_flags]
         build = subprocess.Popen(
