@@ -33,7 +33,8 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind or not self._silent:
-            self._write("failed" if kind else "done", last=True)
+            stopped = kind is not None and issubclass(kind, KeyboardInterrupt)
+            self._write("stopped" if stopped else "failed" if kind else "done", last=True)
 
     @property
     def elapsed(self) -> float:

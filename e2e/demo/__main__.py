@@ -16,7 +16,7 @@ from e2e.kubectl import KubectlError
 
 WHERE_TO_LOOK = """
 What to look at:
-  .venv/bin/python -m e2e.cluster status                  the cluster and its logs
+  .venv/bin/python -m e2e.cluster status                      the cluster and its logs
   .venv/bin/python -m e2e.cluster kubectl get pdi,pods -A     the resource and its pods
   .venv/bin/python -m e2e.cluster kubectl describe pdi        conditions and events
   .venv/bin/python -m e2e.cluster kubectl -n tandem-system logs -l app.kubernetes.io/name=tandem

@@ -37,8 +37,9 @@ def run_demo(cluster: Cluster) -> None:
     """Bring everything up, hold the conversation, print the table and what to try next."""
     began = time.monotonic()
     console = Console()
-    environment, model = build_environment(), cached_model()
+    # The cluster first: it asks for root and Go, and nobody shall download gigabytes before hearing that.
     cluster.up()
+    environment, model = build_environment(), cached_model()
     load_images(cluster, environment)
     with Progress("installing the operator with Helm"):
         install_operator(cluster)

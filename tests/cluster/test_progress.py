@@ -74,6 +74,15 @@ def test_a_failure_is_shown_however_soon_it_comes() -> None:
     assert stream.getvalue() == "building (0 s): failed\n"
 
 
+def test_an_interruption_is_no_failure() -> None:
+    stream = io.StringIO()
+
+    with pytest.raises(KeyboardInterrupt), Progress("building", stream, Clock()):
+        raise KeyboardInterrupt
+
+    assert stream.getvalue() == "building (0 s): stopped\n"
+
+
 def test_waiting_returns_the_first_value_that_is_there() -> None:
     answers = iter([None, "", 0, "here", "later"])
 
