@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What documents point at is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("charts/**/*.md")], key=lambda path: path.as_posix()
+)
+FOLDERS = "charts|connector|crds|docs|e2e|manifests|operator|tests"
+NAMED = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)(?:::(\w+))?`")
+LINKED = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def label(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=label)
+def test_every_path_test_and_link_of_a_document_exists(document: Path) -> None:
+    text = document.read_text()
+    named = [(ROOT / path, function) for path, function in NAMED.findall(text)]
+    linked = [(document.parent / path, "") for path in LINKED.findall(text)]
+
+    assert [str(path) for path, _ in named + linked if not path.exists()] == []
+    assert [f for path, f in named if f and f"def {f}(" not in path.read_text()] == []
+
+
+def test_the_documents_name_tests_and_link_each_other() -> None:
+    texts = [document.read_text() for document in DOCUMENTS]
+
+    assert sum(bool(function) for text in texts for _, function in NAMED.findall(text)) >= 4
+    assert sum(len(LINKED.findall(text)) for text in texts) >= 10
