@@ -22,7 +22,7 @@ class Row:
 def table_of(rows: Sequence[Row], title: str) -> Table:
     """The rows as a table for a terminal."""
     # Fits into 80 columns.
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
     for heading in (
         "turn",
         "prompt\ntokens",

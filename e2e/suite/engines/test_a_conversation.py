@@ -4,10 +4,10 @@
 import uuid
 
 from e2e.cluster.progress import wait_until
-from e2e.conversation import SCRIPT, Conversation, Turn, held
+from e2e.conversation import SCRIPT, Conversation, Turn
 from e2e.demo.run import wait_until_ready
-from e2e.engine.model import MODEL_NAME
-from e2e.installation import engine_pods, front_door, pools_account
+from e2e.engine.model import MODEL_NAME, Shape
+from e2e.installation import engine_pods, front_door, pools_account, settled_account
 from e2e.suite.engines.conftest import Deployment
 from tandem_connector.contract.peers import PeerTable
 
@@ -18,21 +18,40 @@ def peer_table(deployment: Deployment, pod: str) -> PeerTable:
     return PeerTable.model_validate_json(text)
 
 
-def test_its_text_equals_that_of_one_plain_engine_and_decode_computes_almost_none_of_the_prompts(
+BLOCK = 32
+"""Tokens in a block, as the sample says."""
+BLOCK_BYTES = BLOCK * 2 * Shape().layers * Shape().kv_heads * Shape().head * 4
+"""Keys and values of all layers, as 32-bit numbers."""
+
+
+def test_its_text_equals_that_of_one_plain_engine_while_only_what_is_missing_is_computed_and_moved(
     deployment: Deployment, reference: list[Turn]
 ) -> None:
-    before = pools_account(deployment.kubectl, deployment.name)
+    turns: list[Turn] = []
     with front_door(deployment.cluster, deployment.kubectl, deployment.name) as url:
-        turns = list(held(url, MODEL_NAME, session=uuid.uuid4().hex))
-    account = pools_account(deployment.kubectl, deployment.name).since(before)
+        conversation = Conversation(url, MODEL_NAME, session=uuid.uuid4().hex)
+        for number, text in enumerate(SCRIPT):
+            before = pools_account(deployment.kubectl, deployment.name)
+            turn = conversation.say(text)
+            after = settled_account(deployment.kubectl, deployment.name, before, turn.prompt_tokens)
+            account = after.since(before)
+            # The last token that was said has no KV yet.
+            held = (turns[-1].prompt_tokens + turns[-1].output_tokens - 1) // BLOCK if turns else 0
 
-    assert [turn.text for turn in turns] == [turn.text for turn in reference]
-    assert [turn.prompt_tokens for turn in turns] == [turn.prompt_tokens for turn in reference]
-    prompts = sum(turn.prompt_tokens for turn in turns)
-    assert account.prefill.computed + account.prefill.cached == prompts
-    # What decode neither had nor received, it computed: with upstream's pull at most one token for each turn.
-    assert account.decode.computed <= len(turns)
-    assert account.decode.received_bytes > 0
+            assert turn.text == reference[number].text
+            assert turn.prompt_tokens == reference[number].prompt_tokens
+            # Each computes, of what nobody has, less than a block more than it must.
+            assert account.prefill.computed == turn.prompt_tokens - held * BLOCK
+            assert account.prefill.cached == held * BLOCK
+            full = (turn.prompt_tokens - 1) // BLOCK
+            assert account.decode.computed == turn.prompt_tokens - full * BLOCK
+            assert account.decode.cached == held * BLOCK
+            # What moves is what is missing on the other side, to the byte.
+            assert account.decode.received_bytes == (full - held) * BLOCK_BYTES
+            written = (turn.prompt_tokens + turn.output_tokens - 1) // BLOCK - turn.prompt_tokens // BLOCK
+            assert account.prefill.received_bytes == written * BLOCK_BYTES
+            turns.append(turn)
+        conversation.close()
 
 
 def test_each_engine_reads_of_its_peer_by_its_pods_uid_from_its_own_file(deployment: Deployment) -> None:
