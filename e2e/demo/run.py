@@ -73,8 +73,12 @@ def wait_until_ready(kubectl: Kubectl, name: str, within: float = READY_WITHIN) 
 
 
 def _standing(kubectl: Kubectl, name: str, resource: Manifest) -> str:
+    states = {pod["metadata"]["name"]: _pod_state(pod) for pod in engine_pods(kubectl, name)}
+    pods = ", ".join(f"{pod} {state}" for pod, state in states.items())
+    if "starting" in states.values():
+        return pods
+    # Nothing starts: what the operator says is what matters.
     _, reason, message = condition(resource, "Ready")
-    pods = ", ".join(f"{pod['metadata']['name']} {_pod_state(pod)}" for pod in engine_pods(kubectl, name))
     return "; ".join(part for part in (message or reason, pods) if part)
 
 
@@ -84,6 +88,8 @@ def _pod_state(pod: Manifest) -> str:
             return str(waiting.get("reason", "waiting"))
         if status.get("ready"):
             return "ready"
+        if "running" in status.get("state", {}):
+            return "starting"
     return str(pod["status"].get("phase", "unknown")).lower()
 
 

@@ -26,9 +26,9 @@ def table_of(rows: Sequence[Row], title: str) -> Table:
     for heading in (
         "turn",
         "prompt\ntokens",
-        "P com-\nputed",
+        "P\ncomputed",
         "P had\ncached",
-        "D com-\nputed",
+        "D\ncomputed",
         "D had\ncached",
         "KV\nP to D",
         "KV\nD to P",
