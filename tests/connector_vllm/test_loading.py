@@ -144,6 +144,8 @@ def test_without_a_decision_the_engine_computes_after_some_time() -> None:
     requests = Requests().arrives()
     requests.engine.at(DECISION_PATIENCE - 0.1)
     assert requests.matched() is None
+    assert requests.loading.waits(R)
+    assert requests.loading.next_due() == 100.0 + DECISION_PATIENCE
     requests.engine.at(0.2)
     assert requests.matched() == 0
     assert requests.asker.heard == [("helps_itself", R)]
@@ -264,7 +266,10 @@ def test_but_not_longer_than_that_is_worth() -> None:
     requests.waits()
     requests.arrives(OTHER).from_p(request=OTHER)
     assert requests.matched(request=OTHER) is None
+    assert requests.loading.next_due() == requests.now + 3.0
     requests.engine.now = Seconds(requests.now + 3.1)
+    assert requests.loading.tick(requests.now)
+    assert requests.loading.next_due() is None
     assert requests.matched(request=OTHER) == 4
 
 

@@ -31,7 +31,7 @@ class Engine:
         self.transport = SelfDelivering(network, agent_name(engine, 0))
         self.thread: threading.Thread | None = None
         self._news = threading.Event()
-        self.writer = Writer(self._open, rank=0, on_reports=self._news.set)
+        self.writer = Writer(self._open, rank=0, on_reports=lambda _: self._news.set())
 
     def _open(self) -> InMemoryTransport:
         self.thread = threading.current_thread()
@@ -108,7 +108,7 @@ def test_a_writer_that_failed_says_so_to_who_asks_for_its_reports() -> None:
     def open_failing() -> InMemoryTransport:
         return Failing(network, "a/0")
 
-    writer = Writer(open_failing, rank=0, on_reports=failed.set)
+    writer = Writer(open_failing, rank=0, on_reports=lambda _: failed.set())
     other = InMemoryTransport(network, "b/0")
     writer.add_peer(B, other.memory(), 16)
     writer.submit([a_write(1)])

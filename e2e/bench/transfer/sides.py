@@ -43,7 +43,9 @@ class Ours:
         self.kv, geometry = _memory()
         self._news = threading.Event()
         self.writer = Writer(
-            lambda: NixlTransport.open(agent_name(engine, 0), geometry), rank=0, on_reports=self._news.set
+            lambda: NixlTransport.open(agent_name(engine, 0), geometry),
+            rank=0,
+            on_reports=lambda _: self._news.set(),
         )
 
     def wait(self, jobs: int = 0, blocks: int = 0) -> float:

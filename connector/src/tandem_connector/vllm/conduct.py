@@ -10,9 +10,10 @@ from tandem_connector.contract.types import EngineId
 from tandem_connector.exchange import commands
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.types import Seconds, WriteEnd
-from tandem_connector.vllm.asker import Asker
+from tandem_connector.vllm.asker import Asker, Decision
 from tandem_connector.vllm.commands import DropPeer, Expect, Forget, Submit, Withdraw
 from tandem_connector.vllm.loading import Loading
+from tandem_connector.vllm.metrics import State
 from tandem_connector.vllm.network.events import (
     PeerBack,
     PeerJoined,
@@ -47,15 +48,18 @@ class Conduct:
         self._hellos: dict[EngineId, Hello] = {}
         self._readd: dict[EngineId, Seconds] = {}
         self._orders: list[Order] = []
-        self.healthy = True
+        self._healthy = True
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
-    def take_news(self, now: Seconds) -> None:
-        """Take what other threads have to tell."""
+    def take_news(self, now: Seconds) -> bool:
+        """Take what other threads have to tell; whether anything was decided of a request."""
+        decided = False
         if self._surroundings.has_news:
             for news in self._surroundings.take():
+                decided |= isinstance(news, Decision)
                 self._take(news, now)
+        return decided
 
     def take_decisions(self, now: Seconds) -> None:
         """Take what was decided of requests, and nothing that peers said."""
@@ -125,14 +129,15 @@ class Conduct:
                 case _:
                     assert_never(happened)
 
-    def tick(self, now: Seconds) -> None:
-        """Do what is due."""
+    def tick(self, now: Seconds) -> bool:
+        """Do what is due; whether the scheduler should look at its requests again."""
         self._exchange.tick(now)
-        self._loading.tick(now)
+        again = self._loading.tick(now)
         for peer in [peer for peer, due in self._readd.items() if due <= now]:
             del self._readd[peer]
             if (hello := self._hellos.get(peer)) is not None:
                 self._add(peer, hello)
+        return again
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
@@ -145,6 +150,20 @@ class Conduct:
     def connected(self) -> frozenset[EngineId]:
         """Peers that have joined and aren't gone."""
         return frozenset(self._hellos)
+
+    def state(self, block_bytes: int) -> State:
+        """All that is counted; `block_bytes` are those of a block on all ranks."""
+        network, asker = self._surroundings.network, self._surroundings.asker
+        return State(
+            tally=self._exchange.tally,
+            gauges=self._exchange.gauges(),
+            network=network.counts if network is not None else None,
+            tables=self._surroundings.table_counts,
+            asking=asker.tally if asker is not None else None,
+            peers=len(self._hellos),
+            healthy=self._healthy,
+            block_bytes=block_bytes,
+        )
 
     @property
     def has_orders(self) -> bool:
@@ -183,10 +202,10 @@ class Conduct:
             case commands.LandingCommitted() | commands.LandingEnded() | commands.ServingEnded() | commands.MoveEnded():
                 _log.debug("%s", command)
             case commands.Unhealthy(why):
-                self.healthy = False
+                self._healthy = False
                 _log.error("exchange_unhealthy why=%s", why)
             case commands.Healthy():
-                self.healthy = True
+                self._healthy = True
                 _log.info("exchange_healthy")
             case _:
                 assert_never(command)

@@ -39,10 +39,10 @@ from tandem_connector.vllm.shape import fingerprint_of, shape_of
 from tandem_connector.vllm.surroundings import Surroundings
 from tandem_connector.vllm.worker import RankMemoryReport, WorkerSide
 
-_IDLE_WAIT: Final = 0.05
-"""Seconds of sleep in an empty step, when all ranks can ring."""
-_IDLE_WAIT_REMOTE: Final = 0.003
-"""And when one of them is on another machine."""
+_IDLE_WAIT: Final = 30.0
+"""Longest sleep in an empty step, in seconds, when all ranks can ring."""
+_IDLE_WAIT_DEAF: Final = 0.003
+"""And when one of them can't (it is on another machine), or other engines wait for this one's steps (data parallelism)."""
 
 
 @dataclass
@@ -105,7 +105,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
             engine = EngineInput()
             surroundings = Surroundings(self._me, self._settings, keys, engine)
             self._scheduler = SchedulerSide(self._me, self._settings, surroundings, keys, self._block_size)
-            engine.watch(self._scheduler.arrived, surroundings.ring)
+            engine.watch(self._scheduler.arrived, surroundings.queued)
 
     # -- scheduler's side -------------------------------------------------------------------------------------------
 
@@ -128,11 +128,13 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
             answer=True,
         )
         here = socket.gethostname()
+        alone = self._config.parallel_config.data_parallel_size == 1
+        all_ring = alone and all(rank.host == here for rank in ranks)
         served = self._config.model_config.served_model_name
         self._scheduler.start(
             hello,
             block_bytes=sum(rank.block_bytes for rank in ranks),
-            idle_wait=_IDLE_WAIT if all(rank.host == here for rank in ranks) else _IDLE_WAIT_REMOTE,
+            idle_wait=_IDLE_WAIT if all_ring else _IDLE_WAIT_DEAF,
             model=served if isinstance(served, str) else served[0],
         )
 

@@ -34,6 +34,9 @@ DECISION_PATIENCE: Final = 5.0
 """Seconds for a decision of asking, which takes milliseconds; after that the engine computes."""
 
 
+_WAITS: Final = {Phase.ASKED, Phase.WAITING, Phase.BETWEEN}
+
+
 class AskerPort(Protocol):
     """What is used of `Asker`."""
 
@@ -84,6 +87,8 @@ class Loading:
         self._of_want: dict[WantId, RequestId] = {}
         self._between: dict[RequestId, Seconds] = {}
         """Requests that wait for a decision in `BETWEEN`, and until when."""
+        self._again: dict[RequestId, Seconds] = {}
+        """Requests of which `matched` couldn't say anything, and when it can."""
         self._finished: list[FinishedLoad] = []
 
     def take_finished(self) -> tuple[FinishedLoad, ...]:
@@ -99,6 +104,11 @@ class Loading:
     def turn(self, request: RequestId) -> Turn | None:
         """The request's, while it lives."""
         return self._turns.get(request)
+
+    def waits(self, request: RequestId) -> bool:
+        """Whether the request waits for something that this side will be told of."""
+        turn = self._turns.get(request)
+        return turn is not None and (turn.phase in _WAITS or turn.held_since is not None)
 
     # -- a request --------------------------------------------------------------------------------------------------
 
@@ -182,10 +192,13 @@ class Loading:
             turn.local_blocks = computed
         if turn.phase is Phase.DONE and turn.blocks:
             return 0
+        self._again.pop(request, None)
         if self._is_coming(turn, computed, usable, now):
+            self._again[request] = Seconds(now + self._hold - turn.held)
             return None
         if turn.phase is Phase.ASKED:
             if now - turn.arrived < DECISION_PATIENCE:
+                self._again[request] = Seconds(turn.arrived + DECISION_PATIENCE)
                 return None
             self._help_itself(turn)
         source = turn.source
@@ -298,6 +311,7 @@ class Loading:
     def request_ended(self, request: RequestId, now: Seconds) -> Turn | None:
         """The request is over. If it waits, its wait ends now, whatever still comes."""
         self._early.pop(request, None)
+        self._again.pop(request, None)
         turn = self._turns.pop(request, None)
         if turn is None:
             return None
@@ -308,11 +322,15 @@ class Loading:
             self._finish(turn, now)
         return turn
 
-    def tick(self, now: Seconds) -> None:
-        """End waits for a decision that doesn't come."""
+    def tick(self, now: Seconds) -> bool:
+        """End waits for a decision that doesn't come; whether `matched` would say something else now."""
         for request in [request for request, until in self._between.items() if now >= until]:
             self._finish(self._turns[request], now)
+        again = [request for request, at in self._again.items() if now >= at]
+        for request in again:
+            del self._again[request]
+        return bool(again)
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        return min(self._between.values(), default=None)
+        return min((*self._between.values(), *self._again.values()), default=None)

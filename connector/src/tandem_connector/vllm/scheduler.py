@@ -17,10 +17,11 @@ from tandem_connector.exchange.types import BlockHash, BlockId, Purpose, Request
 from tandem_connector.vllm.account import account_of, account_params, receipt_of
 from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, ended_well
 from tandem_connector.vllm.conduct import Conduct
+from tandem_connector.vllm.doorbell import Ring
 from tandem_connector.vllm.journal import Journal
 from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.loading import Loading
-from tandem_connector.vllm.metrics import Meter, State
+from tandem_connector.vllm.metrics import Meter
 from tandem_connector.vllm.orders import RankReport, StepOrders
 from tandem_connector.vllm.recording import RecordedExchange
 from tandem_connector.vllm.settings import ConnectorSettings
@@ -29,6 +30,8 @@ from tandem_connector.vllm.surroundings import Surroundings, seal_of
 from tandem_connector.vllm.turns import Source, Turn
 
 _log = logging.getLogger(__name__)
+_SHORT_WAIT: Final = 0.003
+"""Sleep in an empty step, in seconds, when not all requests wait for peers."""
 _TALLY_EVERY: Final = 0.25
 """Seconds between two counts of the tokens that wait to be computed."""
 
@@ -214,11 +217,24 @@ class SchedulerSide:
         return StepOrders(self._step, self._conduct.take_orders(), self._loading.take_finished())
 
     def _sleep(self) -> None:
-        """An empty step has nothing to do before somebody has news: don't let vLLM spin."""
-        if self._computing or self._is_busy():
-            return
-        due = self._conduct.next_due()
-        self._surroundings.wait(self._idle_wait if due is None else min(self._idle_wait, due - _now()))
+        """An empty step has nothing to do before somebody has something: don't let vLLM spin.
+
+        What only concerns peers is done here, and the ranks sleep on.
+        """
+        # Others wait for something of vLLM's own (a grammar, free blocks), for which it looks at every step.
+        all_wait = all(self._loading.waits(request) for request in self._requests)
+        until = _now() + (self._idle_wait if all_wait else min(self._idle_wait, _SHORT_WAIT))
+        while not (self._computing or self._conduct.has_orders or self._loading.has_finished):
+            due = self._conduct.next_due()
+            now = _now()
+            if now >= until:
+                return
+            if not self._surroundings.has_news and (due is None or due > now):
+                rung = self._surroundings.wait((until if due is None else min(until, due)) - now)
+                if rung - {Ring.NEWS}:
+                    return
+            if self._turn(_now()):
+                return
 
     def _scheduled(self, output: Any) -> Iterable[Scheduled]:
         for name, tokens in output.num_scheduled_tokens.items():
@@ -229,9 +245,10 @@ class SchedulerSide:
     def _blocks_of(self, request: RequestId, start: int, stop: int) -> Sequence[BlockId]:
         return [BlockId(block.block_id) for block in blocks_of(self._manager, request)[start:stop]]
 
-    def _turn(self, now: Seconds) -> None:
-        self._conduct.take_news(now)
-        self._conduct.tick(now)
+    def _turn(self, now: Seconds) -> bool:
+        """Take news, and do what is due; whether the scheduler should look at its requests again."""
+        again = self._conduct.take_news(now)
+        again |= self._conduct.tick(now)
         self._conduct.carry_out(now)
         self._surroundings.set_alarm(self._conduct.next_due())
         if now - self._tallied >= _TALLY_EVERY:
@@ -241,6 +258,7 @@ class SchedulerSide:
             )
             self._exchange.set_waiting_tokens(waiting)
             self._surroundings.set_waiting_tokens(waiting)
+        return again
 
     def _take_decisions(self, now: Seconds) -> None:
         """In the midst of scheduling: names that the step is giving mustn't be looked up, so messages have to wait."""
@@ -267,20 +285,7 @@ class SchedulerSide:
 
     def news(self) -> dict[str, Any] | None:
         """What is to be added to the metrics."""
-        network = self._surroundings.network
-        asker = self._surroundings.asker
-        return self._meter.news(
-            State(
-                tally=self._exchange.tally,
-                gauges=self._exchange.gauges(),
-                network=network.counts if network is not None else None,
-                tables=self._surroundings.table_counts,
-                asking=asker.tally if asker is not None else None,
-                peers=len(self._conduct.connected),
-                healthy=self._conduct.healthy,
-                block_bytes=self._block_bytes,
-            )
-        )
+        return self._meter.news(self._conduct.state(self._block_bytes))
 
     def _before_reset(self) -> None:
         now = _now()

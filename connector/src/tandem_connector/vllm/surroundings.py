@@ -24,7 +24,7 @@ from tandem_connector.exchange.types import Seconds
 from tandem_connector.vllm.adapter import EngineInput
 from tandem_connector.vllm.alarm import Alarm
 from tandem_connector.vllm.asker import Asker, Decision
-from tandem_connector.vllm.doorbell import Doorbell
+from tandem_connector.vllm.doorbell import Doorbell, Ring
 from tandem_connector.vllm.incarnations import Incarnations
 from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.network.endpoint import Endpoint
@@ -61,6 +61,7 @@ class Surroundings:
         self._engine = engine
         self._news: deque[Decision | PeerLeft] = deque()
         self._has_news = False
+        self._sleeping = False
         self._loads_told: dict[EngineId, float] = {}
         self._incarnations = Incarnations()
         self._greeted: frozenset[EngineId] = frozenset()
@@ -137,9 +138,13 @@ class Surroundings:
             decisions.append(self._news.popleft())
         return decisions
 
-    def wait(self, seconds: float) -> None:
-        """Sleep until there may be news of anybody, or a rank or the engine's input queue has something."""
-        self._doorbell.wait(seconds)
+    def wait(self, seconds: float) -> frozenset[Ring]:
+        """Sleep until somebody has something; who, or nobody when the time has passed."""
+        self._sleeping = True
+        try:
+            return self._doorbell.wait(seconds)
+        finally:
+            self._sleeping = False
 
     def set_alarm(self, at: float | None) -> None:
         """Make the engine look at this time of the monotonic clock."""
@@ -182,12 +187,14 @@ class Surroundings:
 
     def wake(self) -> None:
         """Make the engine look."""
-        self._doorbell.ring()
-        self._engine.wake()
+        self._doorbell.ring(Ring.NEWS)
+        # For an engine that is idle; one that sleeps in an empty step would be sent away from there by this.
+        if not self._sleeping:
+            self._engine.wake()
 
-    def ring(self) -> None:
-        """End the engine's sleep between two empty steps."""
-        self._doorbell.ring()
+    def queued(self) -> None:
+        """Something was put into the engine's input queue."""
+        self._doorbell.ring(Ring.INPUT)
 
     def arrived(self, arrival: Arrival, held_blocks: int) -> None:
         """A request has come to an engine that may ask for its prefill."""

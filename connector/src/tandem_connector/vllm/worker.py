@@ -3,19 +3,24 @@
 
 import logging
 import socket
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from tandem_connector.contract.messages import RankMemory
 from tandem_connector.contract.types import EngineId
+from tandem_connector.exchange.types import WantId
 from tandem_connector.vllm.commands import DropPeer, Event, Expect, Forget, Submit, Withdraw
-from tandem_connector.vllm.doorbell import BellPush
+from tandem_connector.vllm.doorbell import BellPush, Ring
 from tandem_connector.vllm.memory import Geometry, Tensor, geometry_of
 from tandem_connector.vllm.nixl import NixlTransport
 from tandem_connector.vllm.orders import AddPeerRanks, FinishedLoad, Order, RankReport, StepOrders
+from tandem_connector.vllm.reports import Received, Report
 from tandem_connector.vllm.writer import Writer, WriterSettings, agent_name
 
+_PROGRESS_EVERY: Final = 5.0
+"""Seconds after which blocks are reported although others are to come: that they come shows that the peer is at work."""
 _log = logging.getLogger(__name__)
 
 
@@ -29,6 +34,48 @@ class RankMemoryReport:
     """Bytes of one block at this rank, in all layers."""
     host: str
     """Which machine it is on."""
+
+
+class Ringing:
+    """When the engine, which may sleep between two steps, is to come for what this rank has to report.
+
+    At once, but for blocks after which others of the same want are still to come: the engine's next step costs a second of
+    spinning, and nobody can go on before the last of them. The writer's thread calls `reported`, the main one the others.
+    """
+
+    def __init__(self, engine: EngineId, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bell = BellPush(engine)
+        self._clock = clock
+        self._lacking: dict[WantId, int] = {}
+        self._rung = 0.0
+
+    def expect(self, want: WantId, blocks: int) -> None:
+        """So many blocks are to come."""
+        self._lacking[want] = blocks
+
+    def forget(self, want: WantId) -> None:
+        """It is over."""
+        self._lacking.pop(want, None)
+
+    def reported(self, reports: Sequence[Report]) -> None:
+        """There is something to report; nothing at all: the writer has failed."""
+        urgent = not reports
+        for report in reports:
+            if isinstance(report, Received):
+                lacking = self._lacking.get(report.want, 0) - len(report.indices)
+                if report.want in self._lacking:
+                    self._lacking[report.want] = lacking
+                urgent |= lacking <= 0
+            else:
+                urgent = True
+        now = self._clock()
+        if urgent or now - self._rung >= _PROGRESS_EVERY:
+            self._rung = now
+            self._bell.ring(Ring.RANK)
+
+    def close(self) -> None:
+        """Don't ring again."""
+        self._bell.close()
 
 
 class WorkerSide:
@@ -76,8 +123,8 @@ class WorkerSide:
             self._prepare_thread(geometry)
             return NixlTransport.open(agent_name(self._me, self._rank), geometry, self._backends)
 
-        self._bell = BellPush(self._me)
-        self._writer = Writer(open_transport, self._rank, WriterSettings(), on_reports=self._bell.ring)
+        self._ringing = Ringing(self._me)
+        self._writer = Writer(open_transport, self._rank, WriterSettings(), on_reports=self._ringing.reported)
         _log.info(
             "kv_registered rank=%d blocks=%d regions=%d block_bytes=%d layout=%s",
             self._rank,
@@ -102,9 +149,11 @@ class WorkerSide:
             case DropPeer(peer):
                 self._writer.drop_peer(peer)
             case Expect(want, peer, blocks):
+                self._ringing.expect(want, blocks)
                 self._writer.expect(want, peer, blocks)
             case Forget(want):
                 self._writer.forget(want)
+                self._ringing.forget(want)
             case Submit(writes):
                 self._writer.submit(writes)
             case Withdraw(jobs):
@@ -134,4 +183,4 @@ class WorkerSide:
         """The rank ends."""
         if not self._writer.close():
             _log.warning("writer_hangs rank=%d", self._rank)
-        self._bell.close()
+        self._ringing.close()

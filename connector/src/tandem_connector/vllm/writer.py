@@ -9,7 +9,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tandem_connector.contract.messages import RankMemory
@@ -62,7 +62,7 @@ class Writer:
         open_transport: Callable[[], Transport[TransferT]],
         rank: int,
         settings: WriterSettings | None = None,
-        on_reports: Callable[[], None] | None = None,
+        on_reports: Callable[[Sequence[Report]], None] | None = None,
     ) -> None:
         """Open the transport on a new thread, and wait for that.
 
@@ -70,7 +70,8 @@ class Writer:
             open_transport: creates the rank's transport. On CUDA it must also choose the device for the thread.
             rank: this rank, whose peers are the same rank of other engines.
             settings: other numbers than the defaults.
-            on_reports: called on the writer's thread when `reports` has something to give; must return at once.
+            on_reports: called on the writer's thread with what `reports` will give, and without anything when the writer
+                has failed; must return at once.
 
         Raises:
             TransportError: the transport can't be opened.
@@ -185,7 +186,7 @@ class Writer:
         except Exception as error:
             _log.exception("writer_failed rank=%d", self._rank)
             self._failure = error
-            self._wake()
+            self._tell(())
 
     def _work(self, loop: WriterLoop[TransferT]) -> None:
         pause = 0.0
@@ -207,8 +208,8 @@ class Writer:
     def _publish(self, loop: WriterLoop[TransferT]) -> None:
         if reports := loop.take_reports():
             self._outbox.extend(reports)
-            self._wake()
+            self._tell(reports)
 
-    def _wake(self) -> None:
+    def _tell(self, reports: Sequence[Report]) -> None:
         if self._on_reports is not None:
-            self._on_reports()
+            self._on_reports(reports)
