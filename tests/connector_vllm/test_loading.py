@@ -261,6 +261,15 @@ def test_blocks_that_are_on_their_way_for_another_request_are_waited_for() -> No
     assert [peer for peer, _ in requests.wants()] == [P1]
 
 
+def test_and_until_they_have_entered_the_cache() -> None:
+    requests = Requests().arrives().from_p()
+    requests.waits()
+    requests.arrives(OTHER).from_p(request=OTHER).comes(1, 0, 1, 2, 3)
+    assert requests.matched(request=OTHER) is None
+    requests.loading.computes(R)
+    assert requests.matched(request=OTHER) == 4
+
+
 def test_but_not_longer_than_that_is_worth() -> None:
     requests = Requests().arrives().from_p()
     requests.waits()

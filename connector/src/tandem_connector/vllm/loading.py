@@ -87,6 +87,8 @@ class Loading:
         self._of_want: dict[WantId, RequestId] = {}
         self._between: dict[RequestId, Seconds] = {}
         """Requests that wait for a decision in `BETWEEN`, and until when."""
+        self._settling: dict[RequestId, frozenset[BlockHash]] = {}
+        """What has come for requests that the scheduler hasn't looked at since: it enters the cache only then."""
         self._again: dict[RequestId, Seconds] = {}
         """Requests of which `matched` couldn't say anything, and when it can."""
         self._finished: list[FinishedLoad] = []
@@ -212,11 +214,19 @@ class Loading:
     def _is_coming(self, turn: Turn, computed: int, usable: int, now: Seconds) -> bool:
         """The next block is on its way for somebody else: waiting for it is cheaper than anything, for some time."""
         lacks = computed < min(usable, len(turn.hashes))
-        is_coming = lacks and self._exchange.incoming_prefix([turn.hashes[computed]]) > 0
+        is_coming = lacks and self._comes(turn.hashes[computed])
         if turn.held_since is not None:
             turn.waited, turn.held = turn.waited + now - turn.held_since, turn.held + now - turn.held_since
         turn.held_since = now if is_coming and turn.held < self._hold else None
         return turn.held_since is not None
+
+    def _comes(self, block_hash: BlockHash) -> bool:
+        settling = any(block_hash in hashes for hashes in self._settling.values())
+        return settling or self._exchange.incoming_prefix([block_hash]) > 0
+
+    def computes(self, request: RequestId) -> None:
+        """The engine computes the request: what has come for it has entered the cache."""
+        self._settling.pop(request, None)
 
     def allocated(self, request: RequestId, blocks: Sequence[BlockId], now: Seconds) -> None:
         """The request has these blocks, and waits; some blocks after `matched` has said how many."""
@@ -298,6 +308,10 @@ class Loading:
         self._finished.append(FinishedLoad(turn.request, () if turn.ended else lacking))
         turn.phase = Phase.DONE
         self._between.pop(turn.request, None)
+        if not turn.ended:
+            first = turn.lacking()
+            arrived = turn.hashes[turn.start : turn.stop if first is None else turn.start + first]
+            self._settling[turn.request] = frozenset(arrived)
         if turn.began is not None:
             turn.waited += now - turn.began
 
@@ -312,6 +326,7 @@ class Loading:
         """The request is over. If it waits, its wait ends now, whatever still comes."""
         self._early.pop(request, None)
         self._again.pop(request, None)
+        self._settling.pop(request, None)
         turn = self._turns.pop(request, None)
         if turn is None:
             return None

@@ -239,6 +239,7 @@ class SchedulerSide:
     def _scheduled(self, output: Any) -> Iterable[Scheduled]:
         for name, tokens in output.num_scheduled_tokens.items():
             request = self._requests.get(name)
+            self._loading.computes(name)
             if request is not None:
                 yield Scheduled(name, request.num_computed_tokens, tokens)
 
