@@ -3,6 +3,7 @@
 
 from typing import Final
 
+from tandem_connector.contract import environment as contract
 from tandem_operator.api.rule import Rule, cel_map, cel_text
 
 _FIXED: Final = "Tandem needs it as it is"
@@ -56,11 +57,11 @@ OWNED_FRONT_DOOR_ARGUMENTS: Final = {
 OWNED_VARIABLES: Final = frozenset(
     {
         "PYTHONHASHSEED",
-        "TANDEM_ENGINE_ID",
-        "TANDEM_KEYS_FILE",
-        "TANDEM_PEERS_FILE",
-        "TANDEM_POD_UID",
-        "TANDEM_ROLE",
+        contract.ENGINE_ID,
+        contract.KEYS_FILE,
+        contract.PEERS_FILE,
+        contract.POD_UID,
+        contract.ROLE,
         "VLLM_NIXL_SIDE_CHANNEL_HOST",
         "VLLM_NIXL_SIDE_CHANNEL_PORT",
     }

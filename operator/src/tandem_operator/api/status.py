@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from tandem_operator.api.base import ApiModel
+from tandem_operator.api.values import INT32
 
-_INT32 = {"format": "int32"}
 _INT64 = {"format": "int64"}
 
 
@@ -100,13 +100,13 @@ class Condition(ApiModel):
 class RoleStatus(ApiModel):
     """A pool as last seen."""
 
-    replicas: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    replicas: Annotated[int, Field(json_schema_extra=INT32)] = 0
     """Pods that exist."""
-    ready: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    ready: Annotated[int, Field(json_schema_extra=INT32)] = 0
     """Pods that take requests."""
-    updated: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    updated: Annotated[int, Field(json_schema_extra=INT32)] = 0
     """Pods of the current configuration."""
-    draining: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    draining: Annotated[int, Field(json_schema_extra=INT32)] = 0
     """Pods that are ending."""
     selector: Annotated[str, Field(max_length=1024)] = ""
     """Label selector of the pods."""
@@ -119,9 +119,9 @@ class Topology(ApiModel):
     """Highest generation of the engines' peer tables."""
     digest: Annotated[str, Field(max_length=64)] = ""
     """Changes when any engine's peers change."""
-    engines: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    engines: Annotated[int, Field(json_schema_extra=INT32)] = 0
     """Engines that have a peer table."""
-    pairs: Annotated[int, Field(json_schema_extra=_INT32)] = 0
+    pairs: Annotated[int, Field(json_schema_extra=INT32)] = 0
     """Prefill-decode pairs that know each other."""
 
 

@@ -9,6 +9,7 @@ from tandem_operator.plan.engines import config_map, stateful_set
 from tandem_operator.plan.front_door import front_door
 from tandem_operator.plan.keys import wanted_key
 from tandem_operator.plan.pods import engine_pods
+from tandem_operator.plan.progress import is_observed
 from tandem_operator.plan.resolve import resolve
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import revision_of
@@ -68,8 +69,7 @@ def _obsolete(observed: Observed, objects: tuple[Manifest, ...]) -> tuple[Object
 
 def _is_settled(stateful_set: Manifest) -> bool:
     status = stateful_set.get("status", {})
-    seen = bool(status.get("observedGeneration") == stateful_set["metadata"].get("generation"))
-    return seen and bool(status.get("currentRevision") == status.get("updateRevision"))
+    return is_observed(stateful_set) and bool(status.get("currentRevision") == status.get("updateRevision"))
 
 
 def _pod_specs(observed: Observed) -> Iterator[Manifest]:

@@ -13,7 +13,7 @@ from tandem_operator.api.accelerators import EFA_RESOURCE, GPU_RESOURCE, PROFILE
 from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
 from tandem_operator.api.resource import DisaggregatedInference
-from tandem_operator.api.rules import DEFAULT_PROTOCOL, ONLY_WITH_PUSH
+from tandem_operator.api.rules import DEFAULT_PROTOCOL, LONGEST_DEADLINE, ONLY_WITH_PUSH
 from tandem_operator.api.spec import (
     Accelerator,
     Backend,
@@ -56,7 +56,6 @@ PATIENCE_SECONDS: Final = 20.0
 LANDING_SHARE: Final = 0.25
 MIN_BLOCKS: Final = 4
 """Of the exchange; the same as the connector's own, which a test compares."""
-LONGEST_PATIENCE_SECONDS: Final = 30 * 60.0
 
 CPUS_PER_GPU: Final = 4
 GIBIBYTES_PER_GPU: Final = 32
@@ -110,8 +109,8 @@ def _transfer(given: Transfer) -> PushTransfer | NixlTransfer:
             raise InvalidSpec(f"spec.transfer.{field}", "has no effect with NixlPull; remove the field, or use Push")
         return NixlTransfer(bidirectional=given.reverse not in {None, Reverse.DISABLED})
     patience = PATIENCE_SECONDS if given.deadline is None else seconds_of(given.deadline)
-    if not 0 < patience <= LONGEST_PATIENCE_SECONDS:
-        raise InvalidSpec("spec.transfer.deadline", "must be above 0s and at most 30m, for example 20s")
+    if not 0 < patience <= seconds_of(LONGEST_DEADLINE):
+        raise InvalidSpec("spec.transfer.deadline", f"must be above 0s and at most {LONGEST_DEADLINE}, for example 20s")
     secret = given.auth.secret_ref if given.auth else None
     return PushTransfer(
         reverse=given.reverse or Reverse.PUSH_AND_FETCH,
