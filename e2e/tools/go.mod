@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 module tandem.dev/e2e/tools
 
 go 1.26.0
