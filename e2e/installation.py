@@ -58,11 +58,6 @@ def install_operator(cluster: Cluster, *settings: str) -> None:
     )
 
 
-def uninstall_operator(cluster: Cluster) -> None:
-    """Remove the release; nothing when there is none."""
-    _helm(cluster, "uninstall", RELEASE, "--ignore-not-found", "--wait")
-
-
 def _helm(cluster: Cluster, *arguments: str) -> None:
     done = run_helm(cluster.kubeconfig, NAMESPACE, *arguments)
     if done.returncode:

@@ -42,9 +42,6 @@ class PodBuilder:
             value=[{"name": "engine", "ports": [{"name": "side-channel", "containerPort": port}]}],
         )
 
-    def with_uid(self, uid: str) -> Self:
-        return self._with("metadata", "uid", value=uid)
-
     def on_node(self, node: str) -> Self:
         return self._with("spec", "nodeName", value=node)
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from tandem_connector.contract.messages import Envelope, Message, Purpose
-from tandem_connector.contract.types import OfferId
 from tandem_connector.exchange.commands import Command, PostWrite, Send
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.settings import ExchangeSettings
@@ -123,7 +122,3 @@ class Engine:
         fresh = FreshBlocks(RequestId(request), position, named, blocks)
         self.exchange.step_scheduled(StepId(step), [fresh])
         return fresh
-
-
-def offer_id(value: int) -> OfferId:
-    return OfferId(value)

@@ -64,7 +64,6 @@ class World:
         self._requests = count(1)
         self._steps = count(1)
         self.longest_wait = Seconds(0)
-        self.wrong_content_seen = False
         for _ in range(size):
             self._start(len(self.places))
 
