@@ -8,13 +8,10 @@ import yaml
 
 from e2e.cluster.interface import NodeFacts
 from e2e.engine.environment import EngineEnvironment
+from e2e.images.catalogue import ENGINE_VENV
 from tandem_operator.api.spec import Protocol
 
 SAMPLE = Path(__file__).parent.parent / "manifests" / "samples" / "cpu-tiny.yaml"
-SITE_PACKAGES = "/opt/engine/lib/python3.11/site-packages"
-"""Where the thin engine image expects the engine environment."""
-
-
 NUMA_TOPOLOGY = Path("/sys/devices/system/node")
 """Where Linux tells of NUMA nodes. Missing on kernels that know none."""
 
@@ -43,7 +40,7 @@ def cpu_resource(
     if facts.can_mount_host_paths:
         spec["model"]["source"] = {"volume": {"hostPath": str(model)}}
         host_path = {"path": str(environment.site_packages), "type": "Directory"}
-        volumes.append(({"name": "environment", "hostPath": host_path}, SITE_PACKAGES))
+        volumes.append(({"name": "environment", "hostPath": host_path}, str(ENGINE_VENV.site_packages)))
     if facts.is_local:
         # vLLM's NixlConnector binds every CPU engine to the last core of each NUMA node, so that two engines would share
         # one core. It leaves them where they are when it finds no nodes.

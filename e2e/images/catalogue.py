@@ -10,7 +10,8 @@ from tandem_connector.contract.environment import CONNECTOR_PATH
 _VERSION: str = tomllib.loads((REPOSITORY / "operator" / "pyproject.toml").read_text())["project"]["version"]
 _APPLICATION = Venv(PurePosixPath("/opt/tandem"))
 _ROUTER = Venv(PurePosixPath("/opt/router"))
-_ENGINE = Venv(PurePosixPath("/opt/engine"))
+ENGINE_VENV = Venv(PurePosixPath("/opt/engine"))
+"""Where the thin engine image expects the engine environment."""
 _PYTHON_SYSTEM = ("base-files", PYTHON)
 _CONNECTOR = PurePosixPath("/opt/tandem-connector")
 
@@ -74,7 +75,7 @@ ENGINE_CPU = Image(
     # The libraries are those that the environment's wheels do not bring. vLLM starts lscpu through a shell; the other
     # programs are for launch scripts.
     packages=(*_PYTHON_SYSTEM, "bash", "coreutils", "dash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"),
-    venv=_ENGINE,
+    venv=ENGINE_VENV,
     # vLLM compiles the function that ranks log-probabilities, also in eager mode; without a compiler the engine would die of
     # the first request for them.
     environment={"TORCHDYNAMO_DISABLE": "1"},
@@ -82,27 +83,7 @@ ENGINE_CPU = Image(
     user=0,
 )
 
-PAUSE = Image(
-    name="pause",
-    version="0.1.0",
-    summary="Holds a pod's namespaces on the local cluster",
-    packages=("busybox-static",),
-    files=(
-        TextFile(
-            PurePosixPath("/pause"),
-            "#!/bin/sh\n"
-            "# As process 1 it would ignore the signals that it does not handle.\n"
-            "trap 'exit 0' INT TERM\n"
-            'while sleep 86400 & wait "$!"; do :; done\n',
-            executable=True,
-        ),
-    ),
-    links={PurePosixPath(f"/usr/bin/{applet}"): "busybox" for applet in ("sh", "sleep")},
-    user=65535,
-    entrypoint=("/pause",),
-)
-
-IMAGES: dict[str, Image] = {each.name: each for each in (OPERATOR, FRONT_DOOR, CONNECTOR_INIT, ENGINE_CPU, PAUSE)}
+IMAGES: dict[str, Image] = {each.name: each for each in (OPERATOR, FRONT_DOOR, CONNECTOR_INIT, ENGINE_CPU)}
 
 WITH_DOCKERFILE = (OPERATOR, FRONT_DOOR, CONNECTOR_INIT)
-"""The images that users need in a registry of theirs: engines run stock images, and clusters have their own pause."""
+"""The images that users need in a registry of theirs: engines run stock images."""

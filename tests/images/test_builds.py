@@ -10,12 +10,22 @@ import pytest
 
 from e2e.cache import cache_root
 from e2e.images.build import build_image
-from e2e.images.catalogue import CONNECTOR_INIT, IMAGES, PAUSE
-from e2e.images.declaration import REPOSITORY, Image, Venv
+from e2e.images.catalogue import CONNECTOR_INIT, IMAGES
+from e2e.images.declaration import REPOSITORY, Image, TextFile, Venv
 from e2e.images.members import member_key
 from e2e.images.tree import File, Tree, read_layer
 
 DOWNLOADS = cache_root() / "debian-packages"
+
+SMALL = Image(
+    name="small",
+    version="1",
+    summary="One package and one file",
+    packages=("busybox-static",),
+    files=(TextFile(PurePosixPath("/start"), "#!/bin/sh\n", executable=True),),
+    links={PurePosixPath("/usr/bin/sh"): "busybox"},
+    entrypoint=("/start",),
+)
 
 needs_apt = pytest.mark.skipif(not shutil.which("apt-get"), reason="needs Debian's apt-get and a package archive")
 
@@ -39,7 +49,7 @@ def layers_of(cache: Path) -> Tree:
 
 
 @needs_apt
-@pytest.mark.parametrize("image", [PAUSE, CONNECTOR_INIT], ids=lambda image: image.name)
+@pytest.mark.parametrize("image", [SMALL, CONNECTOR_INIT], ids=lambda image: image.name)
 def test_building_from_nothing_twice_gives_the_same_bytes(image: Image, new_cache: Path, tmp_path: Path) -> None:
     first = build_image(image, tmp_path / "one")
     for layer in new_cache.glob("layer-*.tar"):
@@ -52,9 +62,9 @@ def test_building_from_nothing_twice_gives_the_same_bytes(image: Image, new_cach
 
 @needs_apt
 def test_the_cache_gives_an_image_again_without_building(new_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = build_image(PAUSE)
+    first = build_image(SMALL)
     built = capsys.readouterr().err
-    second = build_image(PAUSE)
+    second = build_image(SMALL)
 
     assert second == first
     assert "building a layer" in built
@@ -106,7 +116,7 @@ def test_an_engine_environment_can_be_part_of_an_image(new_cache: Path, tmp_path
     environment = tmp_path / "engine-1" / "site-packages"
     environment.mkdir(parents=True)
     (environment / "vllm.py").write_text("version = 1\n")
-    image = replace(PAUSE, venv=Venv(PurePosixPath("/opt/engine")))
+    image = replace(SMALL, venv=Venv(PurePosixPath("/opt/engine")))
 
     without = build_image(image, tmp_path / "without")
     built = build_image(image, tmp_path / "with", engine_environment=environment)
@@ -121,7 +131,6 @@ def test_pods_ask_for_these_names() -> None:
         "front-door": "tandem.dev/front-door:0.1.0",
         "connector-init": "tandem.dev/connector-init:0.1.0",
         "engine-cpu": "tandem.dev/engine-cpu:0.1.0",
-        "pause": "tandem.dev/pause:0.1.0",
     }
 
 
