@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,7 +14,8 @@ from e2e.images.skeleton import links, text_files
 from e2e.images.wheels import export_words
 
 FOLDER = REPOSITORY / "e2e" / "images" / "dockerfiles"
-_UV_VERSION = "0.13.9"
+_UV_VERSION = version("uv")
+"""The one that `uv.lock` pins."""
 _DEBIAN = "debian:12-slim"
 _IN_DEBIAN = frozenset({"base-files", "bash", "coreutils"})
 
