@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider `kind`: Kubernetes in containers of a Docker engine, through the kind command line.
 
-Only the commands are tested, not a cluster made by them: the project's own machines have no Docker engine. The commands
-are those of kind's documentation, https://kind.sigs.k8s.io/docs/user/quick-start/.
+Only the commands are tested, not a cluster made by them. They are those of kind's documentation,
+https://kind.sigs.k8s.io/docs/user/quick-start/.
 """
 
 import subprocess

@@ -44,7 +44,9 @@ def _unpacked(tool: str) -> Path:
     try:
         version = importlib.metadata.version(_PACKAGE)
     except importlib.metadata.PackageNotFoundError:
-        raise BuildError(f"{tool} comes from the Python package {_PACKAGE}, which is missing: run `uv sync`") from None
+        raise BuildError(
+            f"{tool} comes from the Python package {_PACKAGE}, which is missing: run `make setup`"
+        ) from None
     return built_once(f"tools-{version}/{tool}", partial(_unpack, tool))
 
 

@@ -15,7 +15,7 @@ _TIMEOUT_SECONDS = 5
 
 
 def check(host: str, http_port: int, side_channel_port: int) -> None:
-    """Return when the engine says that it is well and its NIXL listener takes connections.
+    """Return when the engine says that it is well and its listener for peers (NIXL's, or the exchange's) takes connections.
 
     Raises:
         OSError: nobody listens at one of the ports, or `/health` isn't answered in time.
