@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 # Relative paths only, so that a checkout in a folder with spaces works.
 PYTHON := .venv/bin/python
 PYTEST_ARGS ?=
+# Where Go's own instructions install it, and which sudo leaves out.
+export PATH := $(PATH):/usr/local/go/bin
 
 .PHONY: help
 help: ## Show this list
