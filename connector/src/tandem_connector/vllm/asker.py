@@ -48,6 +48,22 @@ class Caller(Protocol):
         ...
 
 
+class AskerPort(Protocol):
+    """What a request that waits has to say to an `Asker`."""
+
+    def progressed(self, request: RequestId) -> None:
+        """Some of its blocks have come."""
+        ...
+
+    def unserved(self, request: RequestId, engine: EngineId) -> None:
+        """The engine won't send them: ask the next one."""
+        ...
+
+    def helps_itself(self, request: RequestId) -> None:
+        """It waits no more."""
+        ...
+
+
 class Asker:
     """Its methods may be called from any thread, and return at once."""
 

@@ -9,7 +9,7 @@ from one peer to another, into the same blocks: the same names are the same cont
 """
 
 from collections.abc import Container, Sequence
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 from tandem_connector.asking.commands import ComputeLocally, Prefilled, WantFrom
 from tandem_connector.contract.messages import MAX_BLOCKS, MAX_TTL
@@ -26,7 +26,8 @@ from tandem_connector.exchange.types import (
     Seconds,
     WantId,
 )
-from tandem_connector.vllm.asker import Decision
+from tandem_connector.vllm.asker import AskerPort, Decision
+from tandem_connector.vllm.holding import Holding
 from tandem_connector.vllm.orders import FinishedLoad
 from tandem_connector.vllm.turns import Phase, Source, Turn
 
@@ -35,22 +36,6 @@ DECISION_PATIENCE: Final = 5.0
 
 
 _WAITS: Final = {Phase.ASKED, Phase.WAITING, Phase.BETWEEN}
-
-
-class AskerPort(Protocol):
-    """What is used of `Asker`."""
-
-    def progressed(self, request: RequestId) -> None:
-        """Some of its blocks have come."""
-        ...
-
-    def unserved(self, request: RequestId, engine: EngineId) -> None:
-        """The engine won't send them: ask the next one."""
-        ...
-
-    def helps_itself(self, request: RequestId) -> None:
-        """It waits no more."""
-        ...
 
 
 class Loading:
@@ -79,7 +64,7 @@ class Loading:
         self._exchange = exchange
         self._asker = asker
         self._coming = coming
-        self._hold = hold
+        self._holding = Holding(exchange, hold)
         self._offers = offers
         self._fetches = fetches
         self._turns: dict[RequestId, Turn] = {}
@@ -87,10 +72,6 @@ class Loading:
         self._of_want: dict[WantId, RequestId] = {}
         self._between: dict[RequestId, Seconds] = {}
         """Requests that wait for a decision in `BETWEEN`, and until when."""
-        self._settling: dict[RequestId, frozenset[BlockHash]] = {}
-        """What has come for requests that the scheduler hasn't looked at since: it enters the cache only then."""
-        self._again: dict[RequestId, Seconds] = {}
-        """Requests of which `matched` couldn't say anything, and when it can."""
         self._finished: list[FinishedLoad] = []
 
     def take_finished(self) -> tuple[FinishedLoad, ...]:
@@ -194,13 +175,11 @@ class Loading:
             turn.local_blocks = computed
         if turn.phase is Phase.DONE and turn.blocks:
             return 0
-        self._again.pop(request, None)
-        if self._is_coming(turn, computed, usable, now):
-            self._again[request] = Seconds(now + self._hold - turn.held)
+        if self._holding.holds(turn, computed, usable, now):
             return None
         if turn.phase is Phase.ASKED:
             if now - turn.arrived < DECISION_PATIENCE:
-                self._again[request] = Seconds(turn.arrived + DECISION_PATIENCE)
+                self._holding.ask_again(request, Seconds(turn.arrived + DECISION_PATIENCE))
                 return None
             self._help_itself(turn)
         source = turn.source
@@ -211,22 +190,9 @@ class Loading:
         turn.start, turn.stop = computed, stop
         return stop - computed
 
-    def _is_coming(self, turn: Turn, computed: int, usable: int, now: Seconds) -> bool:
-        """The next block is on its way for somebody else: waiting for it is cheaper than anything, for some time."""
-        lacks = computed < min(usable, len(turn.hashes))
-        is_coming = lacks and self._comes(turn.hashes[computed])
-        if turn.held_since is not None:
-            turn.waited, turn.held = turn.waited + now - turn.held_since, turn.held + now - turn.held_since
-        turn.held_since = now if is_coming and turn.held < self._hold else None
-        return turn.held_since is not None
-
-    def _comes(self, block_hash: BlockHash) -> bool:
-        settling = any(block_hash in hashes for hashes in self._settling.values())
-        return settling or self._exchange.incoming_prefix([block_hash]) > 0
-
     def computes(self, request: RequestId) -> None:
         """The engine computes the request: what has come for it has entered the cache."""
-        self._settling.pop(request, None)
+        self._holding.settled(request)
 
     def allocated(self, request: RequestId, blocks: Sequence[BlockId], now: Seconds) -> None:
         """The request has these blocks, and waits; some blocks after `matched` has said how many."""
@@ -311,7 +277,7 @@ class Loading:
         if not turn.ended:
             first = turn.lacking()
             arrived = turn.hashes[turn.start : turn.stop if first is None else turn.start + first]
-            self._settling[turn.request] = frozenset(arrived)
+            self._holding.settles(turn.request, arrived)
         if turn.began is not None:
             turn.waited += now - turn.began
 
@@ -325,8 +291,7 @@ class Loading:
     def request_ended(self, request: RequestId, now: Seconds) -> Turn | None:
         """The request is over. If it waits, its wait ends now, whatever still comes."""
         self._early.pop(request, None)
-        self._again.pop(request, None)
-        self._settling.pop(request, None)
+        self._holding.forget(request)
         turn = self._turns.pop(request, None)
         if turn is None:
             return None
@@ -341,11 +306,9 @@ class Loading:
         """End waits for a decision that doesn't come; whether `matched` would say something else now."""
         for request in [request for request, until in self._between.items() if now >= until]:
             self._finish(self._turns[request], now)
-        again = [request for request, at in self._again.items() if now >= at]
-        for request in again:
-            del self._again[request]
-        return bool(again)
+        return self._holding.tick(now)
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        return min((*self._between.values(), *self._again.values()), default=None)
+        due = [*self._between.values(), self._holding.next_due()]
+        return min((at for at in due if at is not None), default=None)
