@@ -13,7 +13,8 @@ from e2e.suite.engines.conftest import Deployment
 from e2e.suite.engines.test_a_conversation import peer_table
 
 OWNED_KINDS = (
-    "statefulsets,deployments,replicasets,pods,services,configmaps,serviceaccounts,roles,rolebindings,endpointslices"
+    "statefulsets,deployments,replicasets,pods,services,configmaps,secrets,serviceaccounts,roles,rolebindings,"
+    "endpointslices"
 )
 
 
