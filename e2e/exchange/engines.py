@@ -97,6 +97,8 @@ class Engine:
             PEERS_FILE: str(self.peers_file),
             HOST_VARIABLE: "127.0.0.1",
             PORT_VARIABLE: str(self._side_port),
+            # Other interfaces come and go with the clusters that other tests start.
+            "UCX_NET_DEVICES": "lo",
             # Resets and other things that tests ask for over HTTP.
             "VLLM_SERVER_DEV_MODE": "1",
         }

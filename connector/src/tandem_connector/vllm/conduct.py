@@ -33,6 +33,8 @@ _ENDS: Final = {
     Outcome.NOT_POSTED: WriteEnd.NOT_WRITTEN,
     Outcome.UNCERTAIN: WriteEnd.UNCERTAIN,
 }
+ADDING_TAKES: Final = 2.0
+"""Seconds for which an idle engine waits for what the ranks say of a new connection; they say only that it failed."""
 READD_AFTER: Final = 2.0
 """Seconds after which the ranks connect anew to a peer that lives, and to which their connection broke."""
 
@@ -47,6 +49,7 @@ class Conduct:
         self._ranks = Ranks(ranks)
         self._hellos: dict[EngineId, Hello] = {}
         self._readd: dict[EngineId, Seconds] = {}
+        self._adding_until: Seconds | None = None
         self._orders: list[Order] = []
         self._healthy = True
 
@@ -74,7 +77,7 @@ class Conduct:
             case PeerJoined(peer, hello):
                 if self._exchange.peer_connected(peer, hello.blocks, now):
                     self._hellos[peer] = hello
-                    self._add(peer, hello)
+                    self._add(peer, hello, now)
                     if asker is not None:
                         asker.peer_reachable(peer)
             case PeerSilent(peer):
@@ -107,7 +110,8 @@ class Conduct:
         if self._hellos.pop(peer, None) is not None:
             self._orders.append(DropPeer(peer))
 
-    def _add(self, peer: EngineId, hello: Hello) -> None:
+    def _add(self, peer: EngineId, hello: Hello, now: Seconds) -> None:
+        self._adding_until = Seconds(now + ADDING_TAKES)
         self._orders.append(AddPeerRanks(peer, hello.ranks, hello.blocks))
 
     def take_reports(self, reports: Iterable[RankReport], now: Seconds) -> None:
@@ -133,15 +137,17 @@ class Conduct:
         """Do what is due; whether the scheduler should look at its requests again."""
         self._exchange.tick(now)
         again = self._loading.tick(now)
+        if self._adding_until is not None and self._adding_until <= now:
+            self._adding_until = None
         for peer in [peer for peer, due in self._readd.items() if due <= now]:
             del self._readd[peer]
             if (hello := self._hellos.get(peer)) is not None:
-                self._add(peer, hello)
+                self._add(peer, hello, now)
         return again
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        due = [self._exchange.next_due(), self._loading.next_due(), *self._readd.values()]
+        due = [self._exchange.next_due(), self._loading.next_due(), self._adding_until, *self._readd.values()]
         return min((at for at in due if at is not None), default=None)
 
     # -- what follows -----------------------------------------------------------------------------------------------
@@ -164,6 +170,11 @@ class Conduct:
             healthy=self._healthy,
             block_bytes=block_bytes,
         )
+
+    @property
+    def expects_ranks(self) -> bool:
+        """The ranks may have something to report: the engine must go on stepping."""
+        return self._exchange.expects_workers or self._adding_until is not None
 
     @property
     def has_orders(self) -> bool:

@@ -282,7 +282,7 @@ class SchedulerSide:
     def has_pending_work(self) -> bool:
         """Whether the engine must step although no request is to be computed."""
         due = self._conduct.next_due()
-        return self._is_busy() or self._exchange.expects_workers or (due is not None and due <= _now())
+        return self._is_busy() or self._conduct.expects_ranks or (due is not None and due <= _now())
 
     def news(self) -> dict[str, Any] | None:
         """What is to be added to the metrics."""

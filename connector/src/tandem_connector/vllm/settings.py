@@ -70,6 +70,8 @@ class ConnectorSettings(BaseModel):
     """Full blocks that a request computes between two offers while it decodes; 0: only at its end."""
     quarantine_share: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Part of the pool that may be in quarantine before the engine is unhealthy."""
+    silent_after: Annotated[float, Field(ge=0.5, le=120)] = 2.0
+    """Seconds without a word after which a peer counts as silent. More where engines share their cores with others."""
     backends: Annotated[tuple[str, ...], Field(min_length=1)] = ("UCX",)
     """NIXL backends, the first that takes the memory is used."""
     journal: Path | None = None

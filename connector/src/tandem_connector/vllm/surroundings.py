@@ -20,6 +20,7 @@ from tandem_connector.asking.wire import prefill_call
 from tandem_connector.contract.messages import Hello, Message
 from tandem_connector.contract.prefill import Seal
 from tandem_connector.contract.types import EngineId, Role
+from tandem_connector.exchange.liveness import LivenessSettings
 from tandem_connector.exchange.types import Seconds
 from tandem_connector.vllm.adapter import EngineInput
 from tandem_connector.vllm.alarm import Alarm
@@ -30,6 +31,7 @@ from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.network.endpoint import Endpoint
 from tandem_connector.vllm.network.events import Event, PeerReplaced
 from tandem_connector.vllm.network.greeting import Identity
+from tandem_connector.vllm.network.settings import NetworkSettings
 from tandem_connector.vllm.network.thread import Network
 from tandem_connector.vllm.peer_table import TableChange, TableCounts
 from tandem_connector.vllm.peers_file import PeersFile
@@ -88,7 +90,8 @@ class Surroundings:
         if self._settings.peers_file is None:
             return
         bind = Endpoint(self._settings.listen_host, self._settings.listen_port)
-        self._network = Network(Identity(self._me, hello), bind, self._keys, self._told)
+        settings = NetworkSettings(liveness=LivenessSettings(silent_after=self._settings.silent_after))
+        self._network = Network(Identity(self._me, hello), bind, self._keys, self._told, settings=settings)
         if self._settings.role is Role.DECODE:
             self.asker = self._asker(self._network, block_size, model)
         self._file = PeersFile(self._settings.peers_file, self._table_changed)
