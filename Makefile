@@ -13,7 +13,7 @@ export PATH := $(PATH):/usr/local/go/bin
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-15s\033[0m %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  CLUSTER=local|kind|kubeconfig chooses where Kubernetes comes from (default: kind where a Docker engine"
 	@echo "  answers, else local). TANDEM_CACHE holds what is expensive to build (default ~/.cache/tandem)."
@@ -58,6 +58,11 @@ check: setup ## Lint, types, import layers, generated files, YAML, workflows
 	@$(PYTHON) -m yamllint --strict .
 	@$(PYTHON) -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yaml
 	@go -C e2e/tools tool actionlint "$$PWD"/.github/workflows/*.yaml
+
+.PHONY: bench-transfer
+bench-transfer: setup ## Measure the data path of the exchange against raw NIXL, on this machine
+	@$(PYTHON) -m e2e.engine build
+	@$(PYTHON) -m e2e.bench.transfer
 
 .PHONY: format
 format: setup ## Format the code and apply safe fixes

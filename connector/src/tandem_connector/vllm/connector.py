@@ -73,7 +73,7 @@ class RankHandshake(KVConnectorHandshakeMetadata):  # type: ignore[misc]
 
 
 class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no types for others
-    """The KV exchange. See `design/kv-exchange.md` for the protocol and the documentation for its settings.
+    """The KV exchange; `docs/design/006-exchange-states.md` has the states of a want, `vllm/settings.py` the settings.
 
     Raises:
         VersionError: this is another vLLM.
