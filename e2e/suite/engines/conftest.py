@@ -50,7 +50,7 @@ class Deployment:
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> list[Turn]:
     """The conversation as a plain engine answers it, before anything else takes the cores."""
-    return plain_answers(build_environment(), cached_model(), tmp_path_factory.mktemp("reference") / "engine.log")
+    return plain_answers(build_environment(), cached_model(), tmp_path_factory.mktemp("reference"))
 
 
 @pytest.fixture(scope="session")
