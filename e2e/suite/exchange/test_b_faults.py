@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from e2e.cluster.progress import wait_until
 from e2e.conversation import held
 from e2e.engine.model import MODEL_NAME
+from e2e.exchange.afterwards import all_blocks_free
 from e2e.exchange.engines import Engine, EngineSpec
 from e2e.exchange.prompts import Answer, Prompt, ask
 from e2e.suite.exchange.conftest import EVERY_PREFILL, PROMPTS, Pair, Reference
@@ -47,11 +47,6 @@ def a_client(engine: Engine, ids: list[int]) -> Iterator[None]:
     yield
     connection.sock.close()
     connection.close()
-
-
-def all_blocks_free(engine: Engine, within: float) -> None:
-    """The prefix cache can be reset only when nobody references a block."""
-    wait_until(f"{engine.name}'s blocks to be free", lambda: engine.post("/reset_prefix_cache")["success"], within)
 
 
 def test_a_client_that_hangs_up_while_decode_waits_leaves_nothing_behind(pair: Pair) -> None:

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold after anything has happened to an engine: it answers, is healthy, and holds no block for anybody."""
+
+from typing import Final
+
+from e2e.cluster.progress import wait_until
+from e2e.exchange.engines import Engine
+from e2e.exchange.numbers import value_of
+from e2e.exchange.prompts import ask
+
+_HELD: Final = (
+    *("wants_open", "wants_held", "blocks_quarantined", "blocks_landing", "blocks_pinned", "wants_served"),
+    "hashes_awaited",
+)
+
+
+def nothing_is_held(*engines: Engine, within: float = 15.0) -> None:
+    """Wait until none of these engines holds a block for another one, or a request, and all are healthy.
+
+    Their prefix caches are empty afterwards.
+
+    Raises:
+        GaveUpError: one still holds something.
+        urllib.error.URLError: one doesn't answer.
+    """
+    for engine in engines:
+        wait_until(f"{engine.name} to hold nothing", lambda engine=engine: _is_free(engine), within)  # type: ignore[misc]
+        all_blocks_free(engine, within)
+
+
+def _is_free(engine: Engine) -> bool:
+    # Metrics go with steps: those of an engine that has nothing to compute are of long ago.
+    ask(engine, [400, 401, 402], output=1)
+    metrics = engine.metrics()
+    held = sum(value_of(metrics, f"tandem_{name}") for name in _HELD)
+    return held == 0 and value_of(metrics, "tandem_healthy") == 1
+
+
+def all_blocks_free(engine: Engine, within: float) -> None:
+    """Reset the prefix cache, which can be done only when nobody references a block. What peers wait for is cancelled.
+
+    Raises:
+        GaveUpError: it can't be done within so many seconds.
+    """
+    wait_until(f"{engine.name}'s blocks to be free", lambda: engine.post("/reset_prefix_cache")["success"], within)

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One engine as a process of this machine, and what it says of itself."""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from e2e.account import EngineAccount
+from e2e.engine.environment import EngineEnvironment
+from e2e.engine.serve import plain_engine
+from tandem_connector.contract.environment import PEERS_FILE, ROLE
+from tandem_connector.contract.peers import Address, Parallelism, Peer
+from tandem_connector.contract.types import EngineId, EngineState, Role
+from tandem_connector.vllm.journal import read_journal
+from tandem_connector.vllm.settings import HOST_VARIABLE, PORT_VARIABLE
+
+BLOCK_SIZE = 32
+"""Tokens per KV block, of all engines here."""
+END_WITHIN = 30.0
+_CONNECTOR = Path(__file__).parents[2] / "connector" / "src"
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """How one engine is to be started."""
+
+    role: Role | None
+    """None: a plain engine, without the connector."""
+    core: str = "0"
+    """Which cores its computation is bound to. All engines that are compared must have as many."""
+    arguments: tuple[str, ...] = ()
+    """More flags of vLLM."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """More of `kv_connector_extra_config`."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    tensor_parallel: int = 1
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where an engine listens on 127.0.0.1: for HTTP, and for the exchange."""
+
+    http: int
+    side: int
+
+    @classmethod
+    def free(cls) -> Self:
+        """Ports that nobody uses now."""
+        return cls(free_port(), free_port())
+
+
+class Engine:
+    """A running engine."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: EngineSpec,
+        environment: EngineEnvironment,
+        model: Path,
+        folder: Path,
+        *,
+        ports: Ports,
+    ) -> None:
+        """Start it; `folder` takes its log, its journal and its peer table."""
+        self.name = name
+        self.spec = spec
+        self.id = EngineId(f"{name}-{secrets.token_hex(4)}")
+        self.ports = ports
+        self.port = ports.http
+        self.http_port = ports.http
+        """Where peers are told that it answers HTTP."""
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = folder / f"{self.id}.log"
+        self.journal = folder / f"{self.id}.journal"
+        self.peers_file = folder / f"{self.id}-peers.json"
+        command = plain_engine(
+            environment, model, port=self.port, cores=spec.core, more_arguments=[*self._arguments(), *spec.arguments]
+        )
+        with self.log.open("w") as output:
+            self._process = subprocess.Popen(
+                command.arguments,
+                env={**os.environ, **command.environment, **self._variables(), **spec.environment},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _arguments(self) -> Sequence[str]:
+        common = ("--block-size", str(BLOCK_SIZE), "--prefix-caching-hash-algo", "sha256_cbor")
+        if self.spec.role is None:
+            return common
+        transfer = {
+            "kv_connector": "TandemConnector",
+            "kv_connector_module_path": "tandem_connector.vllm.connector",
+            "kv_role": "kv_both",
+            "engine_id": self.id,
+            "kv_load_failure_policy": "recompute",
+            "kv_connector_extra_config": {"journal": str(self.journal), **self.spec.extra},
+        }
+        return (*common, "--enable-prompt-tokens-details", "--kv-transfer-config", json.dumps(transfer))
+
+    def _variables(self) -> Mapping[str, str]:
+        if self.spec.role is None:
+            return {}
+        return {
+            "PYTHONPATH": str(_CONNECTOR),
+            ROLE: self.spec.role.value,
+            PEERS_FILE: str(self.peers_file),
+            HOST_VARIABLE: "127.0.0.1",
+            PORT_VARIABLE: str(self.ports.side),
+            # Other interfaces come and go with the clusters that other tests start.
+            "UCX_NET_DEVICES": "lo",
+            # Resets and other things that tests ask for over HTTP.
+            "VLLM_SERVER_DEV_MODE": "1",
+        }
+
+    def ready(self) -> bool:
+        """Whether it answers.
+
+        Raises:
+            AssertionError: it has ended.
+        """
+        status = self._process.poll()
+        if status is not None:
+            raise AssertionError(f"engine {self.name} ended with {status}: see {self.log}")
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=5):
+                return True
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            return False
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process.poll() is None
+
+    def as_peer(self, state: EngineState = EngineState.READY) -> Peer:
+        """What other engines' tables say of it.
+
+        Raises:
+            ValueError: it is a plain engine.
+        """
+        if self.spec.role is None:
+            raise ValueError(f"{self.name} is no peer of anybody")
+        return Peer(
+            engine=self.id,
+            pod=self.name,
+            role=self.spec.role,
+            state=state,
+            address=Address(host="127.0.0.1", http_port=self.http_port, side_channel_port=self.ports.side),
+            parallelism=Parallelism(tensor=self.spec.tensor_parallel),
+            revision="same",
+        )
+
+    def put_table(self, content: str) -> None:
+        """Make this the content of its peer table's file, at once and as a whole."""
+        fresh = self.peers_file.with_suffix(".new")
+        fresh.write_text(content)
+        fresh.replace(self.peers_file)
+
+    def post(self, path: str, body: Any = None, timeout: float = 60.0) -> Any:
+        """The JSON that it answers; None for an empty answer.
+
+        Raises:
+            urllib.error.HTTPError: it answered with an error.
+        """
+        data = b"" if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method="POST")
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            content = response.read()
+        return json.loads(content) if content else None
+
+    def metrics(self) -> str:
+        """Its metrics in Prometheus' text form."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as response:
+            content: bytes = response.read()
+        return content.decode()
+
+    def account(self) -> EngineAccount:
+        """What vLLM itself counted."""
+        return EngineAccount.parse(self.metrics())
+
+    def turns(self) -> list[dict[str, Any]]:
+        """The accounts of the turns that have ended here, the connector's own, the first one first."""
+        if not self.journal.exists():
+            return []
+        return [json.loads(bytes(entry.content)) for entry in read_journal(self.journal) if entry.kind == "turn"]
+
+    def cpu_seconds(self) -> float:
+        """CPU time that its processes have used."""
+        return sum(_cpu_seconds(pid) for pid in self._group())
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes."""
+        for pid in self._group():
+            with _gone_is_fine():
+                os.kill(pid, number)
+
+    def kill(self) -> None:
+        """End it at once, as a crash of the machine would."""
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """End it in order; nothing when it has ended."""
+        if self.alive:
+            self._process.terminate()
+            try:
+                self._process.wait(END_WITHIN)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        for pid in self._group():
+            with _gone_is_fine():
+                os.kill(pid, signal.SIGKILL)
+
+    def _group(self) -> list[int]:
+        """Its processes: those of the session that it leads."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with _gone_is_fine():
+                    if os.getsid(int(entry.name)) == self._process.pid:
+                        found.append(int(entry.name))
+        return found
+
+
+def free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _cpu_seconds(pid: int) -> float:
+    with _gone_is_fine():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    """For what is said of a process that may have ended meanwhile."""
+    with suppress(ProcessLookupError, FileNotFoundError, PermissionError):
+        yield
