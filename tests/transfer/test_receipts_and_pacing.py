@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What notifications tell, what is ignored of them, and how often the writer looks."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -117,7 +119,7 @@ def test_an_older_want_after_a_newer_one_is_an_error() -> None:
         expecting().expect(WantId(6), "a/0", 4)
 
 
-INTERVALS = Intervals(fastest=1.0, moving=8.0, expecting=16.0, idle=1000.0)
+INTERVALS = Intervals(fastest=1.0, moving=8.0, expecting=16.0, expecting_share=0.25, idle=1000.0)
 
 
 def test_while_nothing_moves_the_interval_doubles_up_to_its_longest() -> None:
@@ -137,13 +139,32 @@ def test_a_poll_that_moved_something_is_followed_by_the_fastest() -> None:
     assert pacing.after_poll(Activity.MOVING, moved=False) == 2.0
 
 
-def test_waiting_for_a_peer_is_slower_than_waiting_for_a_transfer() -> None:
+def test_a_long_wait_for_a_peer_is_slower_than_one_for_a_transfer() -> None:
     pacing = Pacing(INTERVALS)
-    for _ in range(6):
+    for _ in range(20):
         pacing.after_poll(Activity.EXPECTING, moved=False)
 
     assert pacing.after_poll(Activity.EXPECTING, moved=False) == 16.0
     assert pacing.after_poll(Activity.MOVING, moved=False) == 8.0
+
+
+@given(polls=st.integers(1, 500), share=st.floats(0.01, 1.0))
+def test_no_wait_for_a_peer_ends_later_by_more_than_its_share_of_it(polls: int, share: float) -> None:
+    intervals = replace(INTERVALS, expecting_share=share)
+    pacing, waited = Pacing(intervals), 0.0
+    for _ in range(polls):
+        pause = pacing.after_poll(Activity.EXPECTING, moved=False)
+        assert pause <= max(intervals.moving, waited * share)
+        waited += pause
+
+
+def test_a_write_that_comes_makes_the_next_wait_a_short_one() -> None:
+    pacing = Pacing(INTERVALS)
+    for _ in range(20):
+        pacing.after_poll(Activity.EXPECTING, moved=False)
+    pacing.after_poll(Activity.EXPECTING, moved=True)
+
+    assert max(pacing.after_poll(Activity.EXPECTING, moved=False) for _ in range(4)) == 8.0
 
 
 def test_idle_is_slow_at_once_and_what_follows_is_fast() -> None:

@@ -28,18 +28,24 @@ class Intervals:
     """When the last poll moved something; about what the kernel's timers can do."""
     moving: float = 1e-3
     """Longest in `Activity.MOVING`. TCP's socket buffers take more than the data of 1 ms on a 10 Gbit/s link."""
-    expecting: float = 2e-3
-    """Longest in `Activity.EXPECTING`: what a first write may lose, against the CPU of a long wait."""
+    expecting: float = 10e-3
+    """Longest in `Activity.EXPECTING`."""
+    expecting_share: float = 1 / 64
+    """And beyond `moving` no longer than this part of what was waited already: how much later a wait may end by it."""
     idle: float = 1.0
     """In `Activity.IDLE`: UCX notices closed connections only when it is called. Commands interrupt the sleep."""
 
 
 class Pacing:
-    """Doubles the interval with every poll that moved nothing, from the fastest to the longest of the activity."""
+    """Doubles the interval with every poll that moved nothing, from the fastest to the longest of the activity.
+
+    In a wait for a peer the longest grows with the wait, so that a short one ends in time and a long one costs little CPU.
+    """
 
     def __init__(self, intervals: Intervals) -> None:
         self._intervals = intervals
         self._current = intervals.fastest
+        self._waited = 0.0
 
     def after_poll(self, activity: Activity, *, moved: bool) -> float:
         """Seconds until the next poll, at most; a command may come earlier.
@@ -49,9 +55,15 @@ class Pacing:
             moved: whether the poll that just ended moved data, posted, or completed something.
         """
         if activity is Activity.IDLE:
-            self._current = self._intervals.fastest
+            self._current, self._waited = self._intervals.fastest, 0.0
             return self._intervals.idle
-        longest = self._intervals.moving if activity is Activity.MOVING else self._intervals.expecting
-        now = self._intervals.fastest if moved else min(self._current, longest)
-        self._current = min(2 * now, longest)
+        now = self._intervals.fastest if moved else min(self._current, self._longest(activity))
+        self._waited = now if moved else self._waited + now
+        self._current = min(2 * now, self._longest(activity))
         return now
+
+    def _longest(self, activity: Activity) -> float:
+        of = self._intervals
+        if activity is Activity.MOVING:
+            return of.moving
+        return max(of.moving, min(of.expecting, of.expecting_share * self._waited))
