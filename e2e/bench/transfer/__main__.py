@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m e2e.bench.transfer`: runs the benchmark in the engine environment, where NIXL is. Takes about a minute."""
+"""`python -m e2e.bench.transfer`: runs the benchmark in the engine environment, where NIXL is. Takes some minutes."""
 
 import os
 import subprocess

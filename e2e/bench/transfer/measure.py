@@ -18,10 +18,11 @@ from e2e.bench.transfer.sides import BLOCK_BYTES, BLOCKS, LAYERS, Ours, Raw, Tar
 from tandem_connector.exchange.types import BlockId, EngineId, Index, JobId, Seconds, WantId, Write
 
 PAIRS = 15
-PEERS = 3
 BLOCKS_OF_A_CASE = (1, 16, 256, 1024)
 BULK = 256
 """Blocks from which what is measured is bandwidth; below, it is how fast threads wake each other."""
+MANY_PEERS, MANY_PEERS_BLOCKS = 64, 16
+"""As many processes on two cores take them from each other all the time, on both sides of a pair."""
 SOURCE = EngineId("source")
 _jobs = itertools.count(1)
 _wants = itertools.count(1)
@@ -82,7 +83,8 @@ def compare(ours: Ours, raw: Raw, peers: list[Target], blocks: int, *, scattered
     """Figures of one case; returns the share of raw bandwidth."""
     order = np.random.default_rng(blocks)
     sources, destinations = (
-        [int(block) for block in (order.permutation(BLOCKS)[:blocks] if scattered else range(blocks))] for _ in range(2)
+        [int(block) for block in (order.permutation(count)[:blocks] if scattered else range(blocks))]
+        for count in (BLOCKS, peers[0].blocks)
     )
     raws: list[Sample] = []
     owns: list[Sample] = []
@@ -127,15 +129,19 @@ def at_rest(ours: Ours, peer: Target, seconds: float) -> None:
     ours.writer.forget(want)
 
 
-def main() -> None:
-    """Run all cases."""
-    ours, raw = Ours(SOURCE), Raw("raw-source")
+def connect(ours: Ours, raw: Raw, peers: list[Target]) -> None:
+    """Make the memory of all peers writable, both ways of writing."""
+    for peer in peers:
+        ours.writer.add_peer(peer.engine, peer.memory, peer.blocks)
+        raw.connect(f"raw-{peer.engine}", peer.raw_metadata, peer.raw_bases, peer.blocks)
+
+
+def few_peers(ours: Ours, raw: Raw) -> None:
+    """All sizes, to one peer and to three at a time, and what connected writers cost at rest."""
     bulk: list[float] = []
-    with targets(PEERS) as peers:
-        for peer in peers:
-            ours.writer.add_peer(peer.engine, peer.memory, BLOCKS)
-            raw.connect(f"raw-{peer.engine}", peer.raw_metadata, peer.raw_bases)
-        for count in (1, PEERS):
+    with targets(3, BLOCKS) as peers:
+        connect(ours, raw, peers)
+        for count in (1, len(peers)):
             for scattered in (False, True):
                 for blocks in BLOCKS_OF_A_CASE:
                     print(f"measuring {blocks} blocks to {count} peers", file=sys.stderr, flush=True)
@@ -145,7 +151,25 @@ def main() -> None:
         figure("share_of_raw_bulk", statistics.median(bulk), "ratio")
         coalescing(raw, peers[0], 256)
         at_rest(ours, peers[0], seconds=4.0)
-        ours.writer.close()
+
+
+def many_peers(ours: Ours, raw: Raw) -> None:
+    """Small transfers to many peers at a time."""
+    print(f"starting {MANY_PEERS} peers", file=sys.stderr, flush=True)
+    with targets(MANY_PEERS, MANY_PEERS_BLOCKS) as peers:
+        connect(ours, raw, peers)
+        for scattered in (False, True):
+            for blocks in (1, MANY_PEERS_BLOCKS):
+                print(f"measuring {blocks} blocks to {MANY_PEERS} peers", file=sys.stderr, flush=True)
+                compare(ours, raw, peers, blocks, scattered=scattered)
+
+
+def main() -> None:
+    """Run all cases."""
+    ours, raw = Ours(SOURCE), Raw("raw-source")
+    few_peers(ours, raw)
+    many_peers(ours, raw)
+    ours.writer.close()
     sys.stdout.flush()
     os._exit(0)  # UCX's destructors may crash once a peer has gone
 

@@ -28,19 +28,19 @@ RAW_PAUSE = Intervals().fastest
 _SPAWN = get_context("spawn")
 
 
-def _memory() -> tuple[npt.NDArray[np.uint8], Geometry]:
-    kv = np.ones((LAYERS, BLOCKS, BLOCK_BYTES), dtype=np.uint8)
+def _memory(blocks: int) -> tuple[npt.NDArray[np.uint8], Geometry]:
+    kv = np.ones((LAYERS, blocks, BLOCK_BYTES), dtype=np.uint8)
     regions = tuple(Region(layer.ctypes.data, BLOCK_BYTES) for layer in kv)
-    return kv, Geometry(kind=MemoryKind.DRAM, device=0, blocks=BLOCKS, regions=regions)
+    return kv, Geometry(kind=MemoryKind.DRAM, device=0, blocks=blocks, regions=regions)
 
 
 class Ours:
     """A writer, and its reports."""
 
-    def __init__(self, engine: EngineId) -> None:
+    def __init__(self, engine: EngineId, blocks: int = BLOCKS) -> None:
         """Register memory of this process."""
         self.engine = engine
-        self.kv, geometry = _memory()
+        self.kv, geometry = _memory(blocks)
         self._news = threading.Event()
         self.writer = Writer(
             lambda: NixlTransport.open(agent_name(engine, 0), geometry),
@@ -70,37 +70,38 @@ class Raw:
     Loops that don't sleep are faster on an idle machine, and slower where they take the cores from each other.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, blocks: int = BLOCKS) -> None:
         """Register memory of this process."""
         from nixl._api import nixl_agent, nixl_agent_config  # noqa: PLC0415 - exists in the engine environment only
 
         self.agent: Any = nixl_agent(name, nixl_agent_config(enable_prog_thread=False))
-        self.kv, self.geometry = _memory()
+        self.kv, self.geometry = _memory(blocks)
         self.bases = [region.address for region in self.geometry.regions]
-        size = BLOCKS * BLOCK_BYTES
-        self.agent.register_memory([(base, size, 0, "") for base in self.bases], "DRAM")
-        self._local = self.agent.prep_xfer_dlist("NIXL_INIT_AGENT", self._descriptors(self.bases), "DRAM")
-        self._remote: dict[str, Any] = {}
+        self.agent.register_memory([(base, blocks * BLOCK_BYTES, 0, "") for base in self.bases], "DRAM")
+        self._local = self.agent.prep_xfer_dlist("NIXL_INIT_AGENT", self._descriptors(self.bases, blocks), "DRAM")
+        self._remote: dict[str, tuple[Any, int]] = {}
 
     @staticmethod
-    def _descriptors(bases: list[int]) -> npt.NDArray[np.uint64]:
-        every = np.arange(BLOCKS, dtype=np.uint64) * np.uint64(BLOCK_BYTES)
+    def _descriptors(bases: list[int], blocks: int) -> npt.NDArray[np.uint64]:
+        every = np.arange(blocks, dtype=np.uint64) * np.uint64(BLOCK_BYTES)
         addresses = np.concatenate([np.uint64(base) + every for base in bases])
         rest = np.full_like(addresses, BLOCK_BYTES), np.zeros_like(addresses)
         return np.stack([addresses, *rest], axis=1)
 
-    def connect(self, name: str, metadata: bytes, bases: list[int]) -> None:
+    def connect(self, name: str, metadata: bytes, bases: list[int], blocks: int) -> None:
         """Make a peer's memory writable."""
         self.agent.add_remote_agent(metadata)
-        self._remote[name] = self.agent.prep_xfer_dlist(name, self._descriptors(bases), "DRAM")
+        self._remote[name] = self.agent.prep_xfer_dlist(name, self._descriptors(bases, blocks), "DRAM"), blocks
 
     def write(self, peers: list[str], sources: list[int], destinations: list[int]) -> None:
         """Write the same blocks to each peer, in one transfer each, and wait for all."""
-        layers = np.arange(LAYERS, dtype=np.int64)[:, None] * BLOCKS
-        ours, theirs = ((layers + np.asarray(blocks)).ravel().astype(np.int32) for blocks in (sources, destinations))
+        layers = np.arange(LAYERS, dtype=np.int64)[:, None]
+        ours = self._indices(layers * self.geometry.blocks, sources)
         running = []
         for peer in peers:
-            handle = self.agent.make_prepped_xfer("WRITE", self._local, ours, self._remote[peer], theirs, b"done")
+            descriptors, count = self._remote[peer]
+            theirs = self._indices(layers * count, destinations)
+            handle = self.agent.make_prepped_xfer("WRITE", self._local, ours, descriptors, theirs, b"done")
             self.agent.transfer(handle)
             running.append(handle)
         while running:
@@ -109,6 +110,11 @@ class Raw:
                     self.agent.release_xfer_handle(handle)
                     running.remove(handle)
             time.sleep(RAW_PAUSE)
+
+    @staticmethod
+    def _indices(layers: npt.NDArray[np.int64], blocks: list[int]) -> npt.NDArray[np.int32]:
+        indices: npt.NDArray[np.int32] = (layers + np.asarray(blocks)).ravel().astype(np.int32)
+        return indices
 
     def receive(self) -> None:
         """Poll until a notification came."""
@@ -125,6 +131,7 @@ class Target:
     memory: RankMemory
     raw_metadata: bytes
     raw_bases: list[int]
+    blocks: int
 
     def start(self, method: str, *arguments: object) -> None:
         """Call a method of `_Serving` there."""
@@ -136,8 +143,8 @@ class Target:
 
 
 class _Serving:
-    def __init__(self, engine: EngineId) -> None:
-        self.ours, self.raw = Ours(engine), Raw(f"raw-{engine}")
+    def __init__(self, engine: EngineId, blocks: int) -> None:
+        self.ours, self.raw = Ours(engine, blocks), Raw(f"raw-{engine}", blocks)
 
     def expect(self, want: int, peer: str, blocks: int) -> float:
         self.ours.writer.expect(WantId(want), EngineId(peer), blocks)
@@ -154,9 +161,9 @@ class _Serving:
         return time.thread_time() - began
 
 
-def _serve(pipe: Connection, engine: EngineId) -> None:
-    serving = _Serving(engine)
-    pipe.send((serving.ours.writer.memory, serving.raw.agent.get_agent_metadata(), serving.raw.bases))
+def _serve(pipe: Connection, engine: EngineId, blocks: int) -> None:
+    serving = _Serving(engine, blocks)
+    pipe.send((serving.ours.writer.memory, serving.raw.agent.get_agent_metadata(), serving.raw.bases, blocks))
     while True:
         try:
             method, arguments = pipe.recv()
@@ -168,20 +175,22 @@ def _serve(pipe: Connection, engine: EngineId) -> None:
 
 
 @contextmanager
-def targets(count: int) -> Iterator[list[Target]]:
-    """Processes to write to, ended at the end."""
+def targets(count: int, blocks: int) -> Iterator[list[Target]]:
+    """Processes to write to, each with memory of so many blocks, ended at the end."""
     started = []
     for number in range(count):
         ours, theirs = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=_serve, args=(theirs, EngineId(f"target-{number}")), daemon=True)
+        name = EngineId(f"target-{number}-of-{count}")
+        process = _SPAWN.Process(target=_serve, args=(theirs, name, blocks), daemon=True)
         process.start()
         theirs.close()
-        started.append((process, ours))
+        started.append((name, process, ours))
     try:
-        yield [Target(EngineId(f"target-{number}"), pipe, *pipe.recv()) for number, (_, pipe) in enumerate(started)]
+        yield [Target(name, pipe, *pipe.recv()) for name, _, pipe in started]
     finally:
-        for process, pipe in started:
+        for _, _, pipe in started:
             pipe.close()
+        for _, process, _ in started:
             process.join(5)
             process.kill()
 
