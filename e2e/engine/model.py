@@ -32,11 +32,12 @@ MODEL_NAME = "tandem-demo"
 """What the engines call it to their clients."""
 
 
-def cached_model(seed: int = 0) -> Path:
+def cached_model(seed: int = 0, shape: Shape | None = None) -> Path:
     """The model's folder in the cache, made when it is not there yet (in about a second)."""
     here = Path(__file__)
     sources = (here, *(here.with_name(name) for name in ("tokenizer.py", "weights.py", "words.txt")))
-    return built_once(f"model-{key_of(*sources, str(seed))}", lambda folder: make_model(folder, seed))
+    name = f"model-{key_of(*sources, str(seed), repr(shape or Shape()))}"
+    return built_once(name, lambda folder: make_model(folder, seed, shape))
 
 
 def make_model(folder: Path, seed: int = 0, shape: Shape | None = None) -> None:

@@ -3,6 +3,7 @@
 
 import json
 import os
+import random
 import secrets
 import signal
 import socket
@@ -27,6 +28,16 @@ from tandem_connector.vllm.settings import HOST_VARIABLE, PORT_VARIABLE
 BLOCK_SIZE = 32
 """Tokens per KV block, of all engines here."""
 END_WITHIN = 30.0
+# vLLM's NixlConnector binds every CPU engine to the last core of each NUMA node, so that two engines would share one core.
+# It leaves them where they are when it finds no nodes. Needs root.
+_WITHOUT_NUMA_NODES = (
+    *("unshare", "--mount", "sh", "-c"),
+    'mount -t tmpfs none /sys/devices/system/node && exec "$@"',
+    "sh",
+)
+# Below those that Linux gives to whoever connects, and that Kubernetes gives to node ports: an engine takes its port only
+# when it has loaded everything, a minute after it was chosen.
+_PORTS = range(10_000, 30_000)
 _CONNECTOR = Path(__file__).parents[2] / "connector" / "src"
 
 
@@ -44,6 +55,8 @@ class EngineSpec:
     """More of `kv_connector_extra_config`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     tensor_parallel: int = 1
+    upstream: Mapping[str, Any] | None = None
+    """For an engine without a role: vLLM's NixlConnector instead of no connector, with this `kv_connector_extra_config`."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +100,10 @@ class Engine:
         command = plain_engine(
             environment, model, port=self.port, cores=spec.core, more_arguments=[*self._arguments(), *spec.arguments]
         )
+        arguments = command.arguments if spec.upstream is None else (*_WITHOUT_NUMA_NODES, *command.arguments)
         with self.log.open("w") as output:
             self._process = subprocess.Popen(
-                command.arguments,
+                arguments,
                 env={**os.environ, **command.environment, **self._variables(), **spec.environment},
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -98,29 +112,39 @@ class Engine:
 
     def _arguments(self) -> Sequence[str]:
         common = ("--block-size", str(BLOCK_SIZE), "--prefix-caching-hash-algo", "sha256_cbor")
-        if self.spec.role is None:
-            return common
-        transfer = {
-            "kv_connector": "TandemConnector",
-            "kv_connector_module_path": "tandem_connector.vllm.connector",
-            "kv_role": "kv_both",
-            "engine_id": self.id,
-            "kv_load_failure_policy": "recompute",
-            "kv_connector_extra_config": {"journal": str(self.journal), **self.spec.extra},
-        }
+        connector = self._connector()
+        if connector is None:
+            return (*common, "--enable-prompt-tokens-details")
+        transfer = {"kv_role": "kv_both", "engine_id": self.id, "kv_load_failure_policy": "recompute", **connector}
         return (*common, "--enable-prompt-tokens-details", "--kv-transfer-config", json.dumps(transfer))
 
-    def _variables(self) -> Mapping[str, str]:
+    def _connector(self) -> Mapping[str, Any] | None:
+        if self.spec.upstream is not None:
+            return {"kv_connector": "NixlConnector", "kv_connector_extra_config": self.spec.upstream}
         if self.spec.role is None:
-            return {}
+            return None
         return {
-            "PYTHONPATH": str(_CONNECTOR),
-            ROLE: self.spec.role.value,
-            PEERS_FILE: str(self.peers_file),
+            "kv_connector": "TandemConnector",
+            "kv_connector_module_path": "tandem_connector.vllm.connector",
+            "kv_connector_extra_config": {"journal": str(self.journal), **self.spec.extra},
+        }
+
+    def _variables(self) -> Mapping[str, str]:
+        if self._connector() is None:
+            return {}
+        side_channel = {
             HOST_VARIABLE: "127.0.0.1",
             PORT_VARIABLE: str(self.ports.side),
             # Other interfaces come and go with the clusters that other tests start.
             "UCX_NET_DEVICES": "lo",
+        }
+        if self.spec.role is None:
+            return side_channel
+        return {
+            **side_channel,
+            "PYTHONPATH": str(_CONNECTOR),
+            ROLE: self.spec.role.value,
+            PEERS_FILE: str(self.peers_file),
             # Resets and other things that tests ask for over HTTP.
             "VLLM_SERVER_DEV_MODE": "1",
         }
@@ -236,11 +260,12 @@ class Engine:
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody uses now, and that nobody is given by chance."""
+    while True:
+        port = random.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _cpu_seconds(pid: int) -> float:

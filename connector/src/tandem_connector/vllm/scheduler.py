@@ -114,7 +114,13 @@ class SchedulerSide:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def arrived(self, request: Any) -> None:
-        """A request is on its way to the scheduler; on vLLM's input thread, or the main one when that can't be seen."""
+        """A request is on its way to the scheduler; on vLLM's input thread."""
+        if self._journal is not None:
+            self._journal.write("arrived", {"request": request.request_id})
+        self._ask(request)
+
+    def _ask(self, request: Any) -> None:
+        """Have a prefill asked for, if it is worth it; on the main thread when the input thread couldn't be seen."""
         if not self._asks or request.request_id in self._asked:
             return
         arrival = arrival_of(request, self._block_size)
@@ -123,7 +129,7 @@ class SchedulerSide:
 
     def on_new_request(self, request: Any) -> None:
         """A request reached the scheduler."""
-        self.arrived(request)
+        self._ask(request)
         name, now = RequestId(request.request_id), _now()
         prompt = [BlockHash(each) for each in request.block_hashes]
         self._requests[name] = request
