@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of expensive results: whole or absent, built once."""
 
+import fcntl
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -61,3 +64,54 @@ def test_the_cache_is_in_the_users_cache_folder_unless_told(monkeypatch: pytest.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     assert cache_root() == tmp_path / "tandem"
+
+
+def a_result(root: Path, name: str, *, days: float) -> Path:
+    """One that was used the last time so many days ago."""
+    result = built_once(name, Path.mkdir)
+    used = time.time() - days * 86_400
+    os.utime(root / f".{name}.lock", (used, used))
+    return result
+
+
+def test_what_was_not_used_for_long_goes_when_another_of_its_kind_is_built(a_cache: Path) -> None:
+    recent, unkeyed = a_result(a_cache, f"thing-{2:016x}", days=13), a_result(a_cache, "thing-1.0", days=15)
+    old, other_kind = a_result(a_cache, f"thing-{1:016x}", days=15), a_result(a_cache, f"else-{1:016x}", days=15)
+
+    new = built_once(f"thing-{3:016x}", Path.mkdir)
+
+    assert [path.exists() for path in (old, other_kind, recent, unkeyed, new)] == [False, True, True, True, True]
+    assert built_once(old.name, Path.mkdir).exists()
+
+
+def test_to_ask_for_a_result_is_to_use_it(a_cache: Path) -> None:
+    old = a_result(a_cache, f"thing-{1:016x}", days=15)
+    built_once(old.name, Path.mkdir)
+
+    built_once(f"thing-{2:016x}", Path.mkdir)
+
+    assert old.exists()
+
+
+def test_a_result_that_somebody_builds_at_the_moment_is_left_alone(a_cache: Path) -> None:
+    old = a_result(a_cache, f"thing-{1:016x}", days=15)
+    with (a_cache / f".{old.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built_once(f"thing-{2:016x}", Path.mkdir)
+
+    assert old.exists()
+
+
+def test_a_result_that_is_asked_for_while_it_is_removed_stays(a_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = a_result(a_cache, f"thing-{1:016x}", days=15)
+    rename = Path.rename
+
+    def renaming(path: Path, target: Path) -> Path:
+        if path == old:
+            os.utime(a_cache / f".{old.name}.lock")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", renaming)
+    built_once(f"thing-{2:016x}", Path.mkdir)
+
+    assert old.exists()
