@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -130,8 +131,9 @@ def killed_before_a_write() -> dict[str, Any]:
     return {"ended": ended, "lost": lost(source), "wrong_bytes": wrong, "closed": source.writer.close()}
 
 
-def killed_under_a_write() -> dict[str, Any]:
-    """The target is stopped first, so that the write is surely under way when it dies."""
+@contextmanager
+def a_write_to_a_stopped_peer(blocks: int) -> Iterator[tuple[Engine, Remote]]:
+    """One write has ended; another one, of so many blocks, is surely under way, since its target has been stopped."""
     source = a_source(blocks=2048, block_bytes=16384)
     with remote("target", (LAYERS, 2048, 16384)) as target:
         connect(source, target)
@@ -139,9 +141,14 @@ def killed_under_a_write() -> dict[str, Any]:
         source.ended(1)
         assert target.process.pid is not None
         os.kill(target.process.pid, signal.SIGSTOP)
-        source.writer.submit([a_write(2, to=target.engine, sources=range(2048))])
+        source.writer.submit([a_write(2, to=target.engine, sources=range(blocks))])
         while source.writer.counts.pieces < 2:
             time.sleep(0.001)
+        yield source, target
+
+
+def killed_under_a_write() -> dict[str, Any]:
+    with a_write_to_a_stopped_peer(2048) as (source, target):
         running = not source.until(lambda seen: len(seen) > 1, patience=0.3)
         target.process.kill()
         target.process.join()
@@ -151,17 +158,11 @@ def killed_under_a_write() -> dict[str, Any]:
 
 def dropped_under_a_write() -> dict[str, Any]:
     """A silent peer is dropped while it is written to, comes back to life, and is added again."""
-    source = a_source(blocks=2048, block_bytes=16384)
-    with remote("target", (LAYERS, 2048, 16384)) as target:
-        connect(source, target)
-        source.writer.submit([a_write(1, to=target.engine)])
-        source.ended(1)
-        assert target.process.pid is not None
-        os.kill(target.process.pid, signal.SIGSTOP)
-        source.writer.submit([a_write(2, to=target.engine, sources=range(1024))])
+    with a_write_to_a_stopped_peer(1024) as (source, target):
         source.until(lambda seen: len(seen) > 1, patience=0.3)
         source.writer.drop_peer(target.engine)
         (_, ended) = source.ended(2)
+        assert target.process.pid is not None
         os.kill(target.process.pid, signal.SIGCONT)
         time.sleep(0.5)
         target.ask("expect", 8, SOURCE, 1)
@@ -256,14 +257,7 @@ def many_peers() -> dict[str, Any]:
 
 
 def shutdown_with_a_stopped_peer() -> dict[str, Any]:
-    source = a_source(blocks=2048, block_bytes=16384)
-    with remote("target", (LAYERS, 2048, 16384)) as target:
-        connect(source, target)
-        source.writer.submit([a_write(1, to=target.engine)])
-        source.ended(1)
-        assert target.process.pid is not None
-        os.kill(target.process.pid, signal.SIGSTOP)
-        source.writer.submit([a_write(2, to=target.engine, sources=range(2048))])
+    with a_write_to_a_stopped_peer(2048) as (source, target):
         source.until(lambda seen: len(seen) > 1, patience=0.3)
         closed = source.writer.close(patience=0.5)
         (_, ended) = source.ended(2)
