@@ -13,7 +13,9 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException, UnprocessableEntityException
 
 from e2e.cluster.interface import Cluster
-from e2e.suite.refusals import BASE, RULE_REFUSALS, SCHEMA_REFUSALS, Refusal, resource
+from e2e.suite.refusals import BASE, Refusal, resource
+from e2e.suite.rule_refusals import RULE_REFUSALS
+from e2e.suite.schema_refusals import SCHEMA_REFUSALS
 from tandem_operator.api import names
 from tandem_operator.api.accelerators import PROFILES
 from tandem_operator.api.crd import resource_schema

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rules of the definition refuse, in their own words."""
+
+from typing import Final
+
+from e2e.suite.refusals import CPU, PULL, Refusal, accelerator, spec, tensor, volume
+
+RULE_REFUSALS: Final = (
+    Refusal(
+        "a name too long for its children",
+        "metadata",
+        "the name must have at most 44 characters, since names of children are made from it",
+        {"metadata": {"name": "a" * 45}},
+        {"metadata": {"name": "a" * 44}},
+    ),
+    Refusal(
+        "a name that no Service can have",
+        "metadata",
+        "the name must start with a letter and have only lower-case letters, digits and '-', since Services are named after it",
+        {"metadata": {"name": "3b.qwen"}},
+        {"metadata": {"name": "qwen-3b"}},
+    ),
+    Refusal(
+        "two sources of the model",
+        "spec.model.source",
+        "set only one of huggingFace and volume",
+        spec(model={"source": {"huggingFace": {}, "volume": {"claimName": "weights"}}}),
+        spec(model={"source": {"volume": {"claimName": "weights"}}}),
+    ),
+    Refusal(
+        "a claim and a folder of the host",
+        "spec.model.source.volume",
+        "set exactly one of claimName and hostPath",
+        volume(claimName="weights", hostPath="/models"),
+        volume(claimName="weights"),
+    ),
+    Refusal(
+        "a volume that is neither a claim nor a folder of the host",
+        "spec.model.source.volume",
+        "set exactly one of claimName and hostPath",
+        volume(),
+        volume(hostPath="/models"),
+    ),
+    Refusal(
+        "a folder of the host with a way up",
+        "spec.model.source.volume.hostPath",
+        "must not contain '..'; write the folder's path in full",
+        volume(hostPath="/models/../etc"),
+        volume(hostPath="/models/..etc"),
+    ),
+    Refusal(
+        "a folder outside the volume",
+        "spec.model.source.volume.subPath",
+        "must be a path inside the volume, without a leading '/' and without '..'",
+        volume(claimName="weights", subPath="qwen/../../etc"),
+        volume(claimName="weights", subPath="qwen/..3"),
+    ),
+    Refusal(
+        "an absolute folder of the volume",
+        "spec.model.source.volume.subPath",
+        "must be a path inside the volume, without a leading '/' and without '..'",
+        volume(claimName="weights", subPath="/qwen"),
+        volume(claimName="weights", subPath="qwen/3"),
+    ),
+    *(
+        Refusal(
+            f"a variable with two values in spec.{part}",
+            f"spec.{part}.env[0]",
+            "set only one of value and valueFrom",
+            spec(
+                **{
+                    part: {
+                        "env": [{"name": "A", "value": "b", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+                    }
+                }
+            ),
+            spec(**{part: {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}}),
+        )
+        for part in ("engine", "prefill", "decode")
+    ),
+    *(
+        Refusal(
+            f"a variable that Tandem sets in spec.{part}",
+            f"spec.{part}.env[0]",
+            f"only Tandem sets {name}; remove the variable",
+            spec(**{part: {"env": [{"name": name, "value": "1"}]}}),
+            spec(**{part: {"env": [{"name": "PYTHONHASHSEED", "value": "0"}]}}),
+        )
+        for part, name in (
+            ("engine", "PYTHONHASHSEED"),
+            ("prefill", "VLLM_NIXL_SIDE_CHANNEL_PORT"),
+            ("decode", "TANDEM_ENGINE_ID"),
+        )
+    ),
+    *(
+        Refusal(
+            f"devices among the {field} of spec.{part}",
+            f"spec.{part}.resources.{field}",
+            "may have only cpu, memory and ephemeral-storage; use spec.accelerator for GPUs, EFA and huge pages, "
+            "podTemplate for others",
+            spec(**{part: {"resources": {field: {"cpu": 8, "nvidia.com/gpu": "8"}}}}),
+            spec(**{part: {"resources": {field: {"cpu": 8, "memory": "64Gi", "ephemeral-storage": "10Gi"}}}}),
+        )
+        for part in ("prefill", "decode", "frontDoor")
+        for field in ("requests", "limits")
+    ),
+    *(
+        Refusal(
+            f"{wrong} in the arguments of spec.{part}",
+            f"spec.{part}.args",
+            f"must not contain {wrong}: Tandem sets it; {remedy}",
+            spec(**{part: {"args": ["--max-num-seqs=8", wrong, "8"]}}),
+            spec(**{part: {"args": ["--max-num-seqs=8", right, "8"]}}),
+        )
+        for part, wrong, right, remedy in (
+            ("engine", "--tensor-parallel-size=8", "--max-model-len=8", "use parallelism.tensor of the role"),
+            ("engine", "-tp", "-q", "use parallelism.tensor of the role"),
+            ("engine", "--kv-transfer-config.kv_role=kv_both", "--compilation-config.level=3", "use spec.transfer"),
+            ("engine", "--block_size", "--max_num_batched_tokens", "use spec.engine.blockSize"),
+            ("engine", "--tensor-parallel", "--tensor-parallel-size-of-mine", "use parallelism.tensor of the role"),
+            ("prefill", "--port", "--uvicorn-log-level", "Tandem needs it as it is"),
+            (
+                "prefill",
+                "--no-enable-prefix-caching",
+                "--no-enable-chunked-prefill",
+                "the exchange of KV needs prefix caching",
+            ),
+            ("decode", "--prefix-caching-hash-algo=sha256_cbor", "--seed=1", "both roles need the same algorithm"),
+            ("decode", "--served-model-name", "--model-loader-extra-config", "use spec.model.servedName"),
+            ("frontDoor", "--policy=random", "--prefill-policy=random", "use spec.frontDoor.policy"),
+            ("frontDoor", "--service-discovery", "--request-timeout-secs", "engines are found by their labels"),
+        )
+    ),
+    Refusal(
+        "EFA where there is none",
+        "spec.accelerator.efa.perPod",
+        "instance type none has no EFA; remove the field, or choose an instance type with EFA",
+        spec(accelerator={**CPU, "efa": {"perPod": 1}}),
+        spec(accelerator={**CPU, "efa": {"perPod": 0}}),
+    ),
+    Refusal(
+        "more EFA devices than a node has",
+        "spec.accelerator.efa.perPod",
+        "17 EFA devices are more than the 16 of a p5en.48xlarge node; ask for fewer, or remove the field",
+        accelerator(efa={"perPod": 17}),
+        accelerator(efa={"perPod": 16}),
+    ),
+    Refusal(
+        "GPUs where there are none",
+        "spec.accelerator.gpusPerPod",
+        "instance type none has no GPUs; remove the field, or choose an instance type with GPUs",
+        spec(accelerator={**CPU, "gpusPerPod": 1}),
+        spec(accelerator={**CPU, "gpusPerPod": 0}),
+    ),
+    Refusal(
+        "huge pages that are not a multiple of their size",
+        "spec.accelerator.hugepages2Mi",
+        "must be a multiple of 2Mi, for example 5120Mi; remove the field for none",
+        accelerator(hugepages2Mi="5121Mi"),
+        accelerator(hugepages2Mi="5120Mi"),
+    ),
+    Refusal(
+        "huge pages of a fraction of a byte",
+        "spec.accelerator.hugepages2Mi",
+        "must be a multiple of 2Mi, for example 5120Mi; remove the field for none",
+        accelerator(hugepages2Mi="1m"),
+        accelerator(hugepages2Mi="2Gi"),
+    ),
+    Refusal(
+        "no huge pages, as a number",
+        "spec.accelerator.hugepages2Mi",
+        "must be a multiple of 2Mi, for example 5120Mi; remove the field for none",
+        accelerator(hugepages2Mi="0"),
+        accelerator(hugepages2Mi="2097152"),
+    ),
+    Refusal(
+        "more huge pages than a node has",
+        "spec.accelerator.hugepages2Mi",
+        "a node of instance type p5en.48xlarge has at most 42242Mi of huge pages; ask for less, or remove the field",
+        accelerator(hugepages2Mi="42244Mi"),
+        accelerator(hugepages2Mi="42242Mi"),
+    ),
+    Refusal(
+        "huge pages without an accelerator",
+        "spec.accelerator.hugepages2Mi",
+        "a node of instance type none has at most 0Mi of huge pages; ask for less, or remove the field",
+        spec(accelerator={**CPU, "hugepages2Mi": "2Mi"}),
+        spec(accelerator=CPU),
+    ),
+    *(
+        Refusal(
+            f"a transfer's {field} that vLLM's connector does not know",
+            f"spec.transfer.{field}",
+            "has no effect with NixlPull; remove the field, or use Push",
+            spec(transfer={"protocol": "NixlPull", "reverse": "Disabled", field: value}),
+            spec(transfer={"protocol": "Push", "reverse": "Disabled", field: value}),
+        )
+        for field, value in {
+            "disaggregateAboveTokens": 0,
+            "deadline": "20s",
+            "landingFraction": "0%",
+            "minBlocks": 1,
+            "auth": {"secretRef": {"name": "keys", "key": "chat"}},
+        }.items()
+    ),
+    *(
+        Refusal(
+            f"a deadline {why}",
+            "spec.transfer.deadline",
+            "must be above 0s and at most 30m, for example 20s",
+            spec(transfer={"deadline": wrong}),
+            spec(transfer={"deadline": right}),
+        )
+        for why, wrong, right in (
+            ("of nothing", "0s", "1ms"),
+            ("of nothing in two parts", "0h0.0m", "0h0.1m"),
+            ("longer than anything takes", "30m1ms", "30m"),
+        )
+    ),
+    Refusal(
+        "Push between engines that are split differently",
+        "spec.decode.parallelism.tensor",
+        "8 and spec.prefill.parallelism.tensor, which is 4: Push needs equal ones; make them equal, or set "
+        "spec.transfer.protocol to NixlPull",
+        spec(**tensor(4, 8)),
+        spec(transfer={"protocol": "NixlPull"}, **tensor(4, 8)),
+    ),
+    Refusal(
+        "NixlPull without the front door that runs it",
+        "spec.frontDoor.enabled",
+        "NixlPull needs the front door, which runs its two legs; remove the field, or use Push",
+        spec(transfer={"protocol": "NixlPull"}, frontDoor={"enabled": False}),
+        spec(transfer={"protocol": "Push"}, frontDoor={"enabled": False}),
+    ),
+    Refusal(
+        "tensor-parallel sizes that do not divide each other",
+        "spec.decode.parallelism.tensor",
+        "6 and spec.prefill.parallelism.tensor, which is 4: one must be a multiple of the other",
+        spec(transfer=PULL, **tensor(4, 6)),
+        spec(transfer=PULL, **tensor(4, 8)),
+    ),
+    *(
+        Refusal(
+            f"an engine of {role} on more GPUs than a node has",
+            f"spec.{role}.parallelism.tensor",
+            "16 GPUs are more than the 8 of a p5en.48xlarge node; an engine cannot span nodes yet",
+            spec(transfer=PULL, **{role: {"parallelism": {"tensor": 16}}}),
+            spec(transfer=PULL, accelerator=CPU, **{role: {"parallelism": {"tensor": 16}}}),
+        )
+        for role in ("prefill", "decode")
+    ),
+    *(
+        Refusal(
+            f"GPUs of a pod that are not the tensor-parallel size of {role}",
+            "spec.accelerator.gpusPerPod",
+            f"8 GPUs do not match spec.{role}.parallelism.tensor, which is 4; make them equal, or remove the field",
+            spec(transfer=PULL, accelerator={"gpusPerPod": 8}, **{role: {"parallelism": {"tensor": 4}}}),
+            spec(transfer=PULL, accelerator={"gpusPerPod": 8}, **{role: {"parallelism": {"tensor": 8}}}),
+        )
+        for role in ("prefill", "decode")
+    ),
+    *(
+        Refusal(
+            f"an engine of {role} whose share of the node's EFA devices is none",
+            f"spec.{role}.parallelism.tensor",
+            "1 of the 8 GPUs of a p4d.24xlarge node have no whole EFA device of its 4; raise the value, or set "
+            "spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
+            spec(transfer=PULL, accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 1}}}),
+            spec(transfer=PULL, accelerator={"instanceType": "p4d.24xlarge"}, **{role: {"parallelism": {"tensor": 2}}}),
+        )
+        for role in ("prefill", "decode")
+    ),
+    Refusal(
+        "EFA devices for UCX",
+        "spec.transfer.backend",
+        "UCX does not use EFA devices; use LIBFABRIC, or remove spec.accelerator.efa.perPod",
+        spec(transfer={"backend": "UCX"}, accelerator={"efa": {"perPod": 16}}),
+        spec(transfer={"backend": "UCX"}),
+    ),
+    Refusal(
+        "LIBFABRIC on an instance type without EFA",
+        "spec.transfer.backend",
+        "LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA and spec.accelerator.efa.perPod above 0 or absent",
+        spec(transfer={"backend": "LIBFABRIC"}, accelerator=CPU),
+        spec(transfer={"backend": "UCX"}, accelerator=CPU),
+    ),
+    Refusal(
+        "LIBFABRIC without the EFA devices that the instance type has",
+        "spec.transfer.backend",
+        "LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA and spec.accelerator.efa.perPod above 0 or absent",
+        spec(transfer={"backend": "LIBFABRIC"}, accelerator={"efa": {"perPod": 0}}),
+        spec(transfer={"backend": "LIBFABRIC"}, accelerator={"efa": {"perPod": 1}}),
+    ),
+)
+"""Refusals by the rules, at least one for each."""

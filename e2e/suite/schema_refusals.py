@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the schema of the definition refuses, in the API server's words."""
+
+from typing import Final
+
+from e2e.suite.refusals import PULL, Refusal, accelerator, spec, volume
+
+SCHEMA_REFUSALS: Final = (
+    Refusal(
+        "an instance type without a profile",
+        "spec.accelerator.instanceType",
+        'Unsupported value: "t3.micro": supported values: "g6e.48xlarge"',
+        accelerator(instanceType="t3.micro"),
+        accelerator(instanceType="p5.48xlarge"),
+    ),
+    Refusal(
+        "fewer than no engines",
+        "spec.prefill.replicas",
+        "Invalid value: -1: spec.prefill.replicas in body should be greater than or equal to 0",
+        spec(prefill={"replicas": -1}),
+        spec(prefill={"replicas": 0}),
+    ),
+    Refusal(
+        "an engine on no GPU",
+        "spec.decode.parallelism.tensor",
+        "Invalid value: 0: spec.decode.parallelism.tensor in body should be greater than or equal to 1",
+        spec(transfer=PULL, decode={"parallelism": {"tensor": 0}}),
+        spec(transfer=PULL, decode={"parallelism": {"tensor": 1}}),
+    ),
+    Refusal(
+        "blocks of no tokens",
+        "spec.engine.blockSize",
+        "Invalid value: 0: spec.engine.blockSize in body should be greater than or equal to 1",
+        spec(engine={"blockSize": 0}),
+        spec(engine={"blockSize": 1}),
+    ),
+    Refusal(
+        "a front door of no pods",
+        "spec.frontDoor.replicas",
+        "Invalid value: 0: spec.frontDoor.replicas in body should be greater than or equal to 1",
+        spec(frontDoor={"replicas": 0}),
+        spec(frontDoor={"replicas": 1}),
+    ),
+    Refusal(
+        "a size that is no quantity",
+        "spec.accelerator.sharedMemory",
+        'Invalid value: "20GB": spec.accelerator.sharedMemory in body should match',
+        accelerator(sharedMemory="20GB"),
+        accelerator(sharedMemory="20G"),
+    ),
+    Refusal(
+        "a claim without a name",
+        "spec.accelerator.resourceClaims[0].name",
+        "Required value",
+        accelerator(resourceClaims=[{"resourceClaimTemplateName": "efa"}]),
+        accelerator(resourceClaims=[{"name": "efa", "resourceClaimTemplateName": "efa"}]),
+    ),
+    Refusal(
+        "the same variable twice",
+        "spec.engine.env[1]",
+        'Duplicate value: {"name":"A"}',
+        spec(engine={"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}),
+        spec(engine={"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}),
+    ),
+    Refusal(
+        "a variable's name with an equals sign",
+        "spec.engine.env[0].name",
+        'Invalid value: "A=1": spec.engine.env[0].name in body should match',
+        spec(engine={"env": [{"name": "A=1"}]}),
+        spec(engine={"env": [{"name": "A.1"}]}),
+    ),
+    Refusal(
+        "a relative folder of the host",
+        "spec.model.source.volume.hostPath",
+        'Invalid value: "models": spec.model.source.volume.hostPath in body should match',
+        volume(hostPath="models"),
+        volume(hostPath="/models"),
+    ),
+    Refusal(
+        "a deadline that is a number",
+        "spec.transfer.deadline",
+        'Invalid value: "20": spec.transfer.deadline in body should match',
+        spec(transfer={"deadline": "20"}),
+        spec(transfer={"deadline": "20s"}),
+    ),
+    Refusal(
+        "more than all as a landing place",
+        "spec.transfer.landingFraction",
+        'Invalid value: "101%": spec.transfer.landingFraction in body should match',
+        spec(transfer={"landingFraction": "101%"}),
+        spec(transfer={"landingFraction": "100%"}),
+    ),
+    Refusal(
+        "a fraction as a landing place",
+        "spec.transfer.landingFraction",
+        'Invalid value: "number"',
+        spec(transfer={"landingFraction": 0.25}),
+        spec(transfer={"landingFraction": "25%"}),
+    ),
+    Refusal(
+        "a prefill that is asked for fewer than no tokens",
+        "spec.transfer.disaggregateAboveTokens",
+        "Invalid value: -1: spec.transfer.disaggregateAboveTokens in body should be greater than or equal to 0",
+        spec(transfer={"disaggregateAboveTokens": -1}),
+        spec(transfer={"disaggregateAboveTokens": 0}),
+    ),
+    Refusal(
+        "fetching that is worth it for no blocks",
+        "spec.transfer.minBlocks",
+        "Invalid value: 0: spec.transfer.minBlocks in body should be greater than or equal to 1",
+        spec(transfer={"minBlocks": 0}),
+        spec(transfer={"minBlocks": 1}),
+    ),
+    Refusal(
+        "a way back that there is not",
+        "spec.transfer.reverse",
+        'Unsupported value: "Pull"',
+        spec(transfer={"reverse": "Pull"}),
+        spec(transfer={"reverse": "PushAndFetch"}),
+    ),
+    Refusal(
+        "a key of a Secret without its name in the data",
+        "spec.transfer.auth.secretRef.key",
+        "Required value",
+        spec(transfer={"auth": {"secretRef": {"name": "keys"}}}),
+        spec(transfer={"auth": {"secretRef": {"name": "keys", "key": "chat"}}}),
+    ),
+    Refusal(
+        "a policy that vllm-router does not have",
+        "spec.frontDoor.policy",
+        'Unsupported value: "first"',
+        spec(frontDoor={"policy": "first"}),
+        spec(frontDoor={"policy": "cache_aware"}),
+    ),
+)
+"""Refusals by bounds, patterns and enumerations of the schema; the message is the beginning of the API server's.
+
+Rules may find the same value wrong, or not be tried at all, so these refusals need not be the only ones.
+"""
