@@ -9,7 +9,7 @@ import yaml
 from e2e.cluster.interface import NodeFacts
 from e2e.engine.environment import EngineEnvironment
 from e2e.images.catalogue import ENGINE_VENV
-from tandem_operator.api.spec import Protocol
+from tandem_operator.api.transfer import Protocol
 
 SAMPLE = Path(__file__).parent.parent / "manifests" / "samples" / "cpu-tiny.yaml"
 NUMA_TOPOLOGY = Path("/sys/devices/system/node")

@@ -4,7 +4,7 @@
 import pytest
 
 from tandem_connector.contract.types import Role
-from tandem_operator.api.spec import Backend, Protocol
+from tandem_operator.api.transfer import Backend, Protocol
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolve import resolve
 from tandem_operator.plan.resolved import NixlTransfer, PushTransfer, Resolved

@@ -11,7 +11,7 @@ from e2e.engine.model import MODEL_NAME, cached_model
 from e2e.installation import front_door, pools_account
 from e2e.kubectl import Kubectl
 from e2e.sample import cpu_resource
-from tandem_operator.api.spec import Protocol
+from tandem_operator.api.transfer import Protocol
 
 
 def test_its_text_equals_that_of_one_plain_engine_and_decode_computes_almost_none_of_the_prompts(

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tandem_connector.contract.types import Role
-from tandem_operator.api.spec import Protocol
 from tandem_operator.api.status import Condition, ConditionStatus, ConditionType, Reason, Revision, RoleStatus, Status
+from tandem_operator.api.transfer import Protocol
 from tandem_operator.plan.conditions import Facts, conditions, findings
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.front_door import endpoint

@@ -16,7 +16,6 @@ from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.api.rules import DEFAULT_PROTOCOL, LONGEST_DEADLINE, ONLY_WITH_PUSH
 from tandem_operator.api.spec import (
     Accelerator,
-    Backend,
     Decode,
     Efa,
     EnvironmentVariable,
@@ -26,12 +25,11 @@ from tandem_operator.api.spec import (
     ModelSource,
     Placement,
     Prefill,
-    Protocol,
     Resources,
     RoleParallelism,
     Spec,
-    Transfer,
 )
+from tandem_operator.api.transfer import Backend, Protocol, Transfer
 from tandem_operator.api.values import percent_of, seconds_of
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolved import (

@@ -8,7 +8,9 @@ from tandem_connector.contract.environment import EXCHANGE_PORT, SIDE_CHANNEL_PO
 from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
 from tandem_operator.api.accelerators import Profile
-from tandem_operator.api.spec import Backend, Protocol, SecretKey, VolumeSource
+from tandem_operator.api.objects import SecretKey
+from tandem_operator.api.spec import VolumeSource
+from tandem_operator.api.transfer import Backend, Protocol
 from tandem_operator.plan.types import Manifest
 
 
