@@ -16,11 +16,18 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.engine import EngineCoreRequestType
-from vllm.v1.request import Request
+from vllm.v1.request import Request, RequestStatus
 
 from tandem_connector.asking.types import Obstacle
 from tandem_connector.exchange.types import BlockHash
-from tandem_connector.vllm.adapter import EngineInput, EnginePool, VersionError, arrival_of, check_version
+from tandem_connector.vllm.adapter import (
+    EngineInput,
+    EnginePool,
+    VersionError,
+    arrival_of,
+    check_version,
+    is_worth_offering,
+)
 
 SIZE = 4
 NAME, OTHER = BlockHash(b"n" * 32), BlockHash(b"o" * 32)
@@ -138,6 +145,25 @@ def what_prefill_cannot_compute_is_an_obstacle() -> None:
     assert Obstacle.PROMPT_LOGPROBS in arrival_of(logprobs, SIZE).obstacles
     assert Obstacle.SKIPS_CACHE in arrival_of(logprobs, SIZE).obstacles
     assert arrival_of(request(8, resumable=True), SIZE).obstacles == {Obstacle.GROWING_PROMPT}
+
+
+def finished(status: RequestStatus, output: int) -> Request:
+    ended = request(8)
+    ended.append_output_token_ids([5] * output)
+    ended.status = status
+    return ended
+
+
+def an_answer_is_worth_offering_also_when_a_stop_string_ended_it() -> None:
+    assert is_worth_offering(finished(RequestStatus.FINISHED_STOPPED, 3))
+    assert is_worth_offering(finished(RequestStatus.FINISHED_LENGTH_CAPPED, 3))
+    assert is_worth_offering(finished(RequestStatus.FINISHED_ABORTED, 3))
+
+
+def what_has_failed_or_was_given_up_before_its_answer_is_not_worth_offering() -> None:
+    assert not is_worth_offering(finished(RequestStatus.FINISHED_ABORTED, 0))
+    assert not is_worth_offering(finished(RequestStatus.FINISHED_ERROR, 3))
+    assert not is_worth_offering(finished(RequestStatus.FINISHED_IGNORED, 0))
 
 
 def the_engines_input_is_found_watched_and_woken() -> None:

@@ -225,9 +225,19 @@ def arrival_of(request: Any, block_size: int) -> Arrival:
     )
 
 
-def ended_well(request: Any) -> bool:
-    """Whether a finished `Request` came to its end, rather than being aborted or failing."""
-    return request.status.name in {"FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED"}
+def is_worth_offering(request: Any) -> bool:
+    """Whether the next turn may begin with all that a finished `Request` computed.
+
+    Not if it failed, or a client hung up before the answer began. But an answer that ends by a stop string is aborted, too,
+    by vLLM's front end, which alone knows the text (`OutputProcessor.process_outputs`, `reqs_to_abort`).
+    """
+    match request.status.name:
+        case "FINISHED_STOPPED" | "FINISHED_LENGTH_CAPPED":
+            return True
+        case "FINISHED_ABORTED":
+            return bool(request.num_output_tokens)
+        case _:
+            return False
 
 
 def blocks_of(manager: Any, request: RequestId) -> Sequence[Any]:

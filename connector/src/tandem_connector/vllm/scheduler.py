@@ -15,7 +15,7 @@ from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import BlockHash, BlockId, Purpose, RequestId, Seconds, StepId
 from tandem_connector.vllm.account import account_of, account_params, receipt_of
-from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, ended_well
+from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, is_worth_offering
 from tandem_connector.vllm.conduct import Conduct
 from tandem_connector.vllm.doorbell import Ring
 from tandem_connector.vllm.journal import Journal
@@ -183,7 +183,7 @@ class SchedulerSide:
         name, now = RequestId(request.request_id), _now()
         self._requests.pop(name, None)
         progress = self._steps.ended(name)
-        self._exchange.request_ended(name, now, offer=ended_well(request))
+        self._exchange.request_ended(name, now, offer=is_worth_offering(request))
         turn = self._loading.request_ended(name, now)
         self._conduct.carry_out(now)
         if name in self._asked:
