@@ -36,7 +36,7 @@ from tandem_connector.vllm.network.events import (
 from tandem_connector.vllm.network.greeting import Identity, Stage, refusal
 from tandem_connector.vllm.network.inbox import Inbox
 from tandem_connector.vllm.network.settings import NetworkSettings
-from tandem_connector.vllm.network.sockets import ConnectionId, Sockets
+from tandem_connector.vllm.network.sockets import ConnectionId, NoSocketError, Sockets
 from tandem_connector.vllm.network.speakers import Speakers
 
 _log = logging.getLogger(__name__)
@@ -137,7 +137,11 @@ class NetworkLoop:
             if self._loopback_only and not endpoint.is_loopback:
                 self._refuse(peer, f"{endpoint} is on another machine, and without keys only loopback is allowed")
                 continue
-            self._sockets.connect(peer, endpoint)
+            try:
+                self._sockets.connect(peer, endpoint)
+            except NoSocketError as error:
+                self._refuse(peer, str(error))
+                continue
             self._greet(peer, self._now())
 
     def _greet(self, peer: EngineId, now: Seconds) -> bool:

@@ -21,6 +21,8 @@ class NetworkSettings:
     """Most messages that wait to be sent to one peer."""
     receive_queue: int = 64
     """Most messages of one peer that wait to be read; then the peer's connection is slowed."""
+    sockets: int = 8_192
+    """Most sockets, one for each peer and few more: a peer table of the greatest length names no more."""
     inbox_bytes: int = 64 << 20
     """Most bytes of messages that wait for the owner."""
     dead_connection: float = 10.0

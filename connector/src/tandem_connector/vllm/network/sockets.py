@@ -33,6 +33,10 @@ class ListenError(Exception):
     """The address can't be listened on; the text says why and what to do."""
 
 
+class NoSocketError(Exception):
+    """There can be no connection to one more peer; the text says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ready:
     """What can be done without waiting."""
@@ -74,6 +78,7 @@ class Sockets:
         self._peers: dict[EngineId, zmq.Socket[bytes]] = {}
         self._names: dict[zmq.Socket[bytes], EngineId] = {}
         self._context = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, settings.sockets)
         self._poller = zmq.Poller()
         self._poller.register(waker, zmq.POLLIN)
         self._zap = self._authenticate() if keys is not None else None
@@ -87,8 +92,15 @@ class Sockets:
         return Endpoint(self._bind.host, int(port))
 
     def connect(self, peer: EngineId, endpoint: Endpoint) -> None:
-        """Begin to connect; it goes on until `disconnect`, whenever the peer is there."""
-        dealer = self._context.socket(zmq.DEALER)
+        """Begin to connect; it goes on until `disconnect`, whenever the peer is there.
+
+        Raises:
+            NoSocketError: there are too many sockets, or this process has too many open files.
+        """
+        try:
+            dealer = self._context.socket(zmq.DEALER)
+        except zmq.ZMQError as error:
+            raise NoSocketError(f"no socket is left: {error.strerror}") from error
         self._prepare(dealer, endpoint)
         # Nothing is queued for a peer that isn't there: it would be late, and for another incarnation.
         dealer.setsockopt(zmq.IMMEDIATE, 1)
