@@ -75,11 +75,7 @@ class Conduct:
             case Received(envelope):
                 self._receive(envelope, asker, now)
             case PeerJoined(peer, hello):
-                if self._exchange.peer_connected(peer, hello.blocks, now):
-                    self._hellos[peer] = hello
-                    self._add(peer, hello, now)
-                    if asker is not None:
-                        asker.peer_reachable(peer)
+                self._joined(peer, hello, asker, now)
             case PeerSilent(peer):
                 self._exchange.peer_silent(peer, now)
                 if asker is not None:
@@ -103,6 +99,15 @@ class Conduct:
                 asker.have(envelope.message.query, envelope.sender, envelope.message.count)
         else:
             self._exchange.receive(envelope, now)
+
+    def _joined(self, peer: EngineId, hello: Hello, asker: Asker | None, now: Seconds) -> None:
+        if not self._exchange.peer_connected(peer, hello.blocks, now):
+            _log.warning("peer_not_taken peer=%s why=it had left the peer table, and counts as ended", peer)
+            return
+        self._hellos[peer] = hello
+        self._add(peer, hello, now)
+        if asker is not None:
+            asker.peer_reachable(peer)
 
     def _gone(self, peer: EngineId, now: Seconds) -> None:
         self._exchange.peer_gone(peer, now)

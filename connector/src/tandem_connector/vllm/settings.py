@@ -58,6 +58,8 @@ class ConnectorSettings(BaseModel):
     """Which ways blocks go back to prefill."""
     patience: Annotated[float, Field(gt=0, le=1_800)] = 20.0
     """Seconds for which a prefill engine may show no progress, besides the time for what it has to compute before."""
+    rest: Annotated[float, Field(ge=0, le=600)] = 10.0
+    """Seconds for which a prefill engine that failed isn't asked."""
     fetch_deadline: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Seconds for which prefill waits for what it fetches from decode."""
     fetch_min_blocks: Annotated[int, Field(ge=1)] = 4

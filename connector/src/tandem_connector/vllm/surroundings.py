@@ -102,6 +102,7 @@ class Surroundings:
             above_tokens=self._settings.disaggregate_above_tokens,
             reverse=self._settings.reverse,
             patience=Seconds(self._settings.patience),
+            rest=Seconds(self._settings.rest),
         )
         seal = seal_of(self._keys)
         caller = self._caller = PrefillCaller(self._call_ended, HttpSettings(api_key=self._settings.api_key))
