@@ -36,7 +36,7 @@ def test_too_many_blocks_in_quarantine_make_the_engine_unhealthy_until_they_are_
 
 
 def test_a_buried_want_stays_covered_and_remembers_what_was_missing() -> None:
-    tombstones = Tombstones(10)
+    tombstones = Tombstones(10, 100)
     tombstones.bury(WantId(4), indices(1, 2))
     assert tombstones.covers(WantId(4))
     assert not tombstones.covers(WantId(3))
@@ -44,7 +44,7 @@ def test_a_buried_want_stays_covered_and_remembers_what_was_missing() -> None:
 
 
 def test_all_below_the_floor_is_covered_and_the_floor_never_falls() -> None:
-    tombstones = Tombstones(10)
+    tombstones = Tombstones(10, 100)
     tombstones.bury(WantId(4), None)
     tombstones.raise_floor(WantId(6))
     tombstones.raise_floor(WantId(2))
@@ -54,13 +54,26 @@ def test_all_below_the_floor_is_covered_and_the_floor_never_falls() -> None:
 
 @given(st.lists(st.integers(0, 60), max_size=80), st.integers(1, 8))
 def test_a_buried_want_is_covered_for_ever_however_few_tombstones_are_kept(wants: list[int], limit: int) -> None:
-    tombstones = Tombstones(limit)
+    tombstones = Tombstones(limit, limit)
     buried = set()
     for want in wants:
         tombstones.bury(WantId(want), None)
         buried.add(want)
         assert all(tombstones.covers(WantId(each)) for each in buried)
         assert len(tombstones) <= limit
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), max_size=80), st.integers(5, 20))
+def test_a_buried_want_is_covered_for_ever_however_few_missing_indices_are_kept(
+    wants: list[tuple[int, int]], limit: int
+) -> None:
+    tombstones = Tombstones(1_000, limit)
+    buried = set()
+    for want, missing in wants:
+        tombstones.bury(WantId(want), indices(*range(missing)))
+        buried.add(want)
+        assert all(tombstones.covers(WantId(each)) for each in buried)
+        assert sum(len(tombstones.missing_of(WantId(each)) or ()) for each in range(61)) <= limit
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20) | st.none())), st.integers(0, 20))

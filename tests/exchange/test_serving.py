@@ -286,6 +286,17 @@ def test_more_wants_of_one_peer_than_allowed_are_refused() -> None:
     assert engine.hears(want(names(0, 1)), peer=OTHER).messages() == []
 
 
+def test_more_blocks_of_one_peers_wants_than_allowed_are_refused_until_some_are_over() -> None:
+    engine = Engine(settings=ExchangeSettings(hashes_per_peer=5)).with_peer().with_peer(OTHER)
+    engine.exchange.request_produces(RequestId("r"), names(0, 4))
+    engine.hears(want(names(0, 3)))
+    assert engine.hears(want(names(0, 3), number=2)).messages() == [Missing(WantId(2), None, MissingReason.REFUSED)]
+    assert engine.hears(want(names(0, 2), number=3)).messages() == []
+    assert engine.hears(want(names(0, 3)), peer=OTHER).messages() == []
+    engine.hears(Cancel(WantId(1))).messages()
+    assert engine.hears(want(names(1, 4), number=4)).messages() == []
+
+
 def test_a_silent_wanter_gets_nothing_more_and_is_told_when_it_asks() -> None:
     engine = Engine().with_peer()
     engine.exchange.request_produces(RequestId("r"), names(0, 2))

@@ -10,11 +10,11 @@ from typing import TypeAlias
 from tandem_connector.contract.messages import CancelAck, Missing, MissingReason, Ping, Want
 from tandem_connector.exchange.availability import Awaited, Fresh, Producers
 from tandem_connector.exchange.commands import Send, ServingEnded
+from tandem_connector.exchange.ledger import Ledger
 from tandem_connector.exchange.posting import Found, Posting
 from tandem_connector.exchange.served_want import ServedState, ServedWant
 from tandem_connector.exchange.shared import Shared
 from tandem_connector.exchange.timers import Timers
-from tandem_connector.exchange.tombstones import Tombstones
 from tandem_connector.exchange.types import (
     BlockHash,
     BlockId,
@@ -32,14 +32,6 @@ OnServed: TypeAlias = Callable[[ServedWant, Seconds], None]
 """Told when a peer's want is over."""
 
 
-class _Ledger:
-    """All wants of one peer."""
-
-    def __init__(self, tombstones: int) -> None:
-        self.active: dict[WantId, ServedWant] = {}
-        self.tombstones = Tombstones(tombstones)
-
-
 class Serving:
     """All peers' wants."""
 
@@ -49,7 +41,7 @@ class Serving:
         self._outbox = shared.outbox
         self._tally = shared.tally
         self._on_served = on_served
-        self._ledgers: dict[EngineId, _Ledger] = {}
+        self._ledgers: dict[EngineId, Ledger] = {}
         self._awaited: Awaited[ServedWant] = Awaited()
         self._fresh = Fresh()
         self._posting = Posting(shared, self._fresh)
@@ -67,7 +59,7 @@ class Serving:
             return
         self._tally.blocks_asked[message.purpose] += len(message.hashes)
         refusal = self._refusal
-        if refusal is None and len(ledger.active) >= self._settings.wants_per_peer:
+        if refusal is None and not ledger.has_room(len(message.hashes)):
             refusal = MissingReason.REFUSED
         if refusal is not None:
             ledger.tombstones.bury(message.want, None)
@@ -84,7 +76,7 @@ class Serving:
             deadline=Seconds(now + message.ttl * (1 - self._settings.post_margin)),
             offer=message.offer,
         )
-        ledger.active[want.id] = want
+        ledger.begin(want)
         self._deadlines.set(want, want.deadline)
         self._start(want, now)
         self._settle(want, now)
@@ -231,7 +223,7 @@ class Serving:
 
     def _settle(self, want: ServedWant, now: Seconds) -> None:
         ledger = self._ledgers.get(want.peer)
-        if ledger is None or not want.over or ledger.active.pop(want.id, None) is None:
+        if ledger is None or not want.over or not ledger.end(want):
             return
         self._deadlines.cancel(want)
         self._patience.cancel(want)
@@ -290,8 +282,8 @@ class Serving:
 
     # -- questions ------------------------------------------------------------------------------------------------
 
-    def _ledger(self, peer: EngineId) -> _Ledger:
-        return self._ledgers.setdefault(peer, _Ledger(self._settings.tombstones_per_peer))
+    def _ledger(self, peer: EngineId) -> Ledger:
+        return self._ledgers.setdefault(peer, Ledger(self._settings))
 
     def _of(self, peer: EngineId) -> list[ServedWant]:
         ledger = self._ledgers.get(peer)

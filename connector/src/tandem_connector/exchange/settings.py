@@ -33,6 +33,9 @@ class ExchangeSettings:
     blocks_per_write: int = 256
     wants_per_peer: int = 1_024
     """Most wants of one peer that are served at one time."""
+    hashes_per_peer: int = 262_144
+    """Most blocks of all of them together; as many may be remembered as missing of those that are over. It bounds the memory that
+    a peer can take, and is more than an engine has to ask for at one time: eight million tokens in blocks of 32."""
     tombstones_per_peer: int = 4_096
     offer_every: int = 8
     """Full blocks that a request computes between two offers while it decodes; 0: only when it ends."""

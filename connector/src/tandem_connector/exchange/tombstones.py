@@ -13,8 +13,11 @@ from tandem_connector.exchange.types import Index, WantId
 class Tombstones:
     """The ended wants of one peer."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, indices: int) -> None:
+        """None yet; more than `limit` of them, or with more than so many missing `indices` in all, are not kept."""
         self._limit = limit
+        self._most_indices = indices
+        self._indices = 0
         self._floor = WantId(0)
         self._missing: dict[WantId, tuple[Index, ...] | None] = {}
         self._uncertain: set[WantId] = set()
@@ -27,10 +30,11 @@ class Tombstones:
         """The want is over; `missing` of it was not written (None: nothing was written), or may be yet (`uncertain`)."""
         if want < self._floor:
             return
+        self._indices += len(missing or ()) - len(self._missing.get(want) or ())
         self._missing[want] = missing
         if uncertain:
             self._uncertain.add(want)
-        if len(self._missing) > self._limit:
+        while len(self._missing) > self._limit or self._indices > self._most_indices:
             # Refusing an old want that was never seen costs a recomputation; forgetting one that is over costs its wanter
             # the content of a block.
             ordered = sorted(self._missing)
@@ -42,6 +46,7 @@ class Tombstones:
             self._floor = oldest
             self._missing = {want: missing for want, missing in self._missing.items() if want >= oldest}
             self._uncertain = {want for want in self._uncertain if want >= oldest}
+            self._indices = sum(len(missing or ()) for missing in self._missing.values())
 
     def missing_of(self, want: WantId) -> tuple[Index, ...] | None:
         """What to say again of a want that is over: the indices that were not written, or None for all that weren't."""
