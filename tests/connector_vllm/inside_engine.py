@@ -95,9 +95,14 @@ def the_first_block_that_is_given_back_is_reused_first() -> None:
 
 def room_is_a_share_of_what_is_free() -> None:
     _, ours = pool(share=0.25)
-    assert ours.room() == 2
-    ours.take(4)
-    assert ours.room() == 1
+    assert ours.room(0) == 2
+    ours.take(1)
+    assert ours.room(1) == 1
+    ours.take(1)
+    assert ours.room(2) == 0
+    ours.take(2)
+    assert ours.room(0) == 1
+    assert ours.room(2) == 0
 
 
 def the_pools_reset_is_told_before_it_happens() -> None:

@@ -77,6 +77,16 @@ def test_no_more_is_taken_than_there_is_room_for_and_the_first_blocks_are_prefer
     assert engine.exchange.tally.blocks_declined[Purpose.REVERSE_PUSH] == 6 + 6 + 4
 
 
+def test_one_offer_after_another_gets_no_more_together_than_one_may() -> None:
+    engine = Engine(blocks=20).with_peer().with_peer(OTHER)
+    engine.pool.landing_share = 0.25
+    assert wanted(engine.hears(offer(names(0, 3)))) == names(0, 3)
+    assert wanted(engine.hears(offer(names(3, 9), number=2))) == names(3, 5)
+    assert wanted(engine.hears(offer(names(5, 9)), peer=OTHER)) == ()
+    engine.received(WantId(1), 0, 1, 2).commands()
+    assert wanted(engine.hears(offer(names(5, 9), number=3))) == names(5, 8)
+
+
 def test_nothing_is_taken_of_a_pool_that_needs_its_blocks() -> None:
     engine = Engine(blocks=10).with_peer()
     engine.pool.keep_free = 10

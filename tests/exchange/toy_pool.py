@@ -24,6 +24,7 @@ class ToyPool:
         self.lookups = 0
         self.commits: list[tuple[BlockHash, BlockId, int]] = []
         self.keep_free = 0
+        self.landing_share: float | None = None
 
     def lookup(self, block_hash: BlockHash) -> BlockId | None:
         self.lookups += 1
@@ -47,7 +48,9 @@ class ToyPool:
                 else:
                     self._free = {block: None, **self._free}
 
-    def room(self) -> int:
+    def room(self, landing: int) -> int:
+        if self.landing_share is not None:
+            return max(0, int((len(self._free) + landing) * self.landing_share) - landing)
         return max(0, len(self._free) - self.keep_free)
 
     def take(self, count: int) -> tuple[BlockId, ...] | None:

@@ -164,7 +164,7 @@ def changed(entries: Iterator[Entry], kind: str, old: bytes, new: bytes) -> Iter
     ("kind", "old", "new", "why"),
     [
         ("commands", b'"missing"', b'"complete"', r"entry \d+ \(commands\)"),
-        ("pool", b'["room",[],', b'["space",[],', r"entry \d+ \(pool\)"),
+        ("pool", b'["room",[0],', b'["space",[0],', r"entry \d+ \(pool\)"),
         ("want_received", b"[0,1]", b"[0,1,2]", r"entry \d+"),
     ],
 )

@@ -18,9 +18,10 @@ def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, n
         for offset, block_hash in enumerate(offer.hashes)
         if shared.pool.lookup(block_hash) is None and block_hash not in wanting.incoming
     ]
+    landing = wanting.incoming.landing
     room = min(
-        shared.pool.room(),
-        settings.landing_blocks - wanting.incoming.landing,
+        shared.pool.room(landing),
+        settings.landing_blocks - landing,
         settings.landing_blocks_per_peer - wanting.incoming.landing_of(peer),
     )
     taken = lacking[: max(0, room)]
@@ -29,7 +30,7 @@ def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, n
         declined[offer.purpose] += len(lacking)
         return
     declined[offer.purpose] += len(lacking) - len(taken)
-    landing = Landing(
+    wanted = Landing(
         offer=offer.offer,
         purpose=offer.purpose,
         hashes=tuple(block_hash for block_hash, _ in taken),
@@ -37,4 +38,4 @@ def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, n
         positions=tuple(position for _, position in taken),
         ttl=settings.landing_ttl,
     )
-    wanting.open(peer, landing, now)
+    wanting.open(peer, wanted, now)

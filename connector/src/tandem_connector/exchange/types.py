@@ -83,8 +83,8 @@ class Pool(Protocol):
         """
         ...
 
-    def room(self) -> int:
-        """How many blocks `take` may give now without taking what is better used otherwise."""
+    def room(self, landing: int) -> int:
+        """How many blocks `take` may give for what peers offer, beyond the `landing` that are held for that already."""
         ...
 
     def take(self, count: int) -> tuple[BlockId, ...] | None:

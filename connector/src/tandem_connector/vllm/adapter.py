@@ -78,7 +78,7 @@ class EnginePool:
         Args:
             pool: vLLM's.
             block_size: tokens per block.
-            landing_share: the part of the free blocks that `room` gives.
+            landing_share: the part of the free blocks that may be held for what peers offer.
         """
         self._pool = pool
         self._block_size = block_size
@@ -109,9 +109,9 @@ class EnginePool:
         """See `Pool.unpin`."""
         self._pool.free_blocks([self._pool.blocks[block] for block in blocks])
 
-    def room(self) -> int:
+    def room(self, landing: int) -> int:
         """See `Pool.room`."""
-        return int(self._pool.get_num_free_blocks() * self._landing_share)
+        return max(0, int((self._pool.get_num_free_blocks() + landing) * self._landing_share) - landing)
 
     def take(self, count: int) -> tuple[BlockId, ...] | None:
         """See `Pool.take`."""

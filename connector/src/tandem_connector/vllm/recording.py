@@ -105,8 +105,8 @@ class _RecordedPool:
         self._pool.unpin(blocks)
         self._told("unpin", (tuple(blocks),), None)
 
-    def room(self) -> int:
-        return self._told("room", (), self._pool.room())
+    def room(self, landing: int) -> int:
+        return self._told("room", (landing,), self._pool.room(landing))
 
     def take(self, count: int) -> tuple[BlockId, ...] | None:
         return self._told("take", (count,), self._pool.take(count))

@@ -91,8 +91,8 @@ class _TapePool:
     def unpin(self, blocks: Sequence[BlockId]) -> None:
         self._ask("unpin", tuple(blocks))
 
-    def room(self) -> int:
-        return self._ask("room")  # type: ignore[no-any-return]
+    def room(self, landing: int) -> int:
+        return self._ask("room", landing)  # type: ignore[no-any-return]
 
     def take(self, count: int) -> tuple[BlockId, ...] | None:
         return self._ask("take", count)  # type: ignore[no-any-return]
