@@ -38,7 +38,7 @@ _WITHOUT_NUMA_NODES = (
 # Below those that Linux gives to whoever connects, and that Kubernetes gives to node ports: an engine takes its port only
 # when it has loaded everything, a minute after it was chosen.
 _PORTS = range(10_000, 30_000)
-_CONNECTOR = Path(__file__).parents[2] / "connector" / "src"
+_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class EngineSpec:
     tensor_parallel: int = 1
     upstream: Mapping[str, Any] | None = None
     """For an engine without a role: vLLM's NixlConnector instead of no connector, with this `kv_connector_extra_config`."""
+    module: str = "tandem_connector.vllm.connector"
+    """Where the connector's class is; `e2e.exchange.window.MODULE` has one with windows in it."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Engine:
             return None
         return {
             "kv_connector": "TandemConnector",
-            "kv_connector_module_path": "tandem_connector.vllm.connector",
+            "kv_connector_module_path": self.spec.module,
             "kv_connector_extra_config": {"journal": str(self.journal), **self.spec.extra},
         }
 
@@ -142,7 +144,7 @@ class Engine:
             return side_channel
         return {
             **side_channel,
-            "PYTHONPATH": str(_CONNECTOR),
+            "PYTHONPATH": f"{_ROOT / 'connector' / 'src'}:{_ROOT}",
             ROLE: self.spec.role.value,
             PEERS_FILE: str(self.peers_file),
             # Resets and other things that tests ask for over HTTP.
@@ -223,11 +225,11 @@ class Engine:
 
     def cpu_seconds(self) -> float:
         """CPU time that its processes have used."""
-        return sum(_cpu_seconds(pid) for pid in self._group())
+        return sum(_cpu_seconds(pid) for pid in self.processes())
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all its processes."""
-        for pid in self._group():
+        for pid in self.processes():
             with _gone_is_fine():
                 os.kill(pid, number)
 
@@ -244,12 +246,12 @@ class Engine:
                 self._process.wait(END_WITHIN)
             except subprocess.TimeoutExpired:
                 self.kill()
-        for pid in self._group():
+        for pid in self.processes():
             with _gone_is_fine():
                 os.kill(pid, signal.SIGKILL)
 
-    def _group(self) -> list[int]:
-        """Its processes: those of the session that it leads."""
+    def processes(self) -> list[int]:
+        """Process ids of all that it consists of: the session that it leads."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from e2e.exchange.unsafe import ExchangeWithoutQuarantine
 from tandem_connector.exchange.availability import Fresh
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.own_want import OwnWant
@@ -49,18 +50,6 @@ def assert_found(pattern: str, machine: type[ExchangeMachine] = ExchangeMachine)
         told.append(str(error))
         error = error.__context__
     assert re.search(pattern, "\n".join(told))
-
-
-class WantingWithoutQuarantine(Wanting):
-    """Gives the blocks of an ended want back at once, as if no write could be on its way."""
-
-    def _hold(self, want: OwnWant, now: Seconds) -> None:
-        del now
-        self._release(want)
-
-
-class ExchangeWithoutQuarantine(Exchange):
-    _wanting_type = WantingWithoutQuarantine
 
 
 class MachineWithoutQuarantine(ExchangeMachine):

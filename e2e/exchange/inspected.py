@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connector with windows in it, for engines of tests: `kv_connector_module_path` may name this module.
+
+Through a window (`e2e.exchange.window`) a test sees which blocks have a name and what is in them, and makes a rank stop in
+the midst of its writes. Runs in the engine environment.
+"""
+
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from vllm.config import VllmConfig
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+from vllm.v1.kv_cache_interface import KVCacheConfig
+
+from e2e.exchange.unsafe import WantingWithoutQuarantine
+from e2e.exchange.window_contract import WITHOUT_QUARANTINE, Side, address_of
+from tandem_connector.exchange.exchange import Exchange
+from tandem_connector.vllm import connector
+from tandem_connector.vllm.nixl import NixlTransport
+from tandem_connector.vllm.transport import TransferState
+
+_log = logging.getLogger(f"tandem_connector.{__name__}")
+
+
+class TandemConnector(connector.TandemConnector):
+    """See the base class."""
+
+    def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: KVCacheConfig) -> None:
+        if os.environ.get(WITHOUT_QUARANTINE):
+            Exchange._wanting_type = WantingWithoutQuarantine  # noqa: SLF001
+        super().__init__(vllm_config, role, kv_cache_config)
+
+    def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
+        """See the base class."""
+        super().bind_kv_cache_manager(kv_cache_manager)
+        _open_window(self._me, Side.SCHEDULER, _Names(kv_cache_manager.block_pool).answer)
+
+    def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        """See the base class."""
+        super().register_kv_caches(kv_caches)
+        _open_window(self._me, Side.RANK, _Rank(list(kv_caches.values())).answer)
+
+
+class _Names:
+    """What the block pool calls its blocks. To be asked when the engine is idle."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def answer(self, _question: Any) -> Any:
+        return {key[:-4].hex(): block for key, block in self._all()}
+
+    def _all(self) -> Iterator[tuple[bytes, int]]:
+        # A name is the hash, and four bytes of the KV cache group.
+        for key, value in self._pool.cached_block_hash_to_block._cache.items():  # noqa: SLF001
+            for block in value.values() if isinstance(value, dict) else (value,):
+                yield key, block.block_id
+
+
+class _Rank:
+    """A rank's memory, and its writes."""
+
+    def __init__(self, layers: Sequence[torch.Tensor]) -> None:
+        self._layers = layers
+        self._posts_left: int | None = None
+        self._post, self._state = NixlTransport.post, NixlTransport.state
+        self._notifications = NixlTransport.notifications
+
+    def answer(self, question: Any) -> Any:
+        match question:
+            case {"save": str(path), "blocks": blocks}:
+                rows = [layer[blocks].reshape(len(blocks), -1).float().numpy() for layer in self._layers]
+                np.save(path, np.stack(rows, axis=1))
+                return len(rows)
+            case {"stop_after": int(posts)}:
+                self._stop_after(posts)
+                return posts
+            case _:
+                return None
+
+    def _stop_after(self, posts: int) -> None:
+        """What is posted makes no progress from now on, and after so many posts the process stops itself.
+
+        When it is continued, all goes on as ever.
+        """
+        self._posts_left = posts
+        rank = self
+
+        def post(transport: NixlTransport, *arguments: Any) -> Any:
+            handle = rank._post(transport, *arguments)
+            if rank._posts_left is not None:
+                rank._posts_left -= 1
+                if rank._posts_left == 0:
+                    _log.info("stops_itself")
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                    rank._posts_left = None
+            return handle
+
+        def state(transport: NixlTransport, transfer: Any) -> TransferState:
+            return rank._state(transport, transfer) if rank._posts_left is None else TransferState.RUNNING
+
+        def notifications(transport: NixlTransport) -> list[tuple[str, bytes]]:
+            return rank._notifications(transport) if rank._posts_left is None else []
+
+        NixlTransport.post, NixlTransport.state = post, state  # type: ignore[method-assign,assignment]
+        NixlTransport.notifications = notifications  # type: ignore[method-assign,assignment]
+
+
+def _open_window(engine: str, side: Side, answer: Callable[[Any], Any]) -> None:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(address_of(engine, side))
+    listener.listen()
+    threading.Thread(target=_serve, args=(listener, answer), name="window", daemon=True).start()
+
+
+def _serve(listener: socket.socket, answer: Callable[[Any], Any]) -> None:
+    while True:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rw") as lines:
+            lines.write(json.dumps(answer(json.loads(lines.readline()))) + "\n")
