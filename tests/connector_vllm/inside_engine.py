@@ -8,18 +8,22 @@ whether it passed. The last two break what they touch.
 import queue
 import sys
 import traceback
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import vllm
 from vllm.lora.request import LoRARequest
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.block_pool import BlockPool
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, hash_block_tokens, init_none_hash
 from vllm.v1.engine import EngineCoreRequestType
 from vllm.v1.request import Request, RequestStatus
 
 from tandem_connector.asking.types import Obstacle
-from tandem_connector.exchange.types import BlockHash
+from tandem_connector.exchange.types import BlockHash, Derivation
 from tandem_connector.vllm.adapter import (
     EngineInput,
     EnginePool,
@@ -33,17 +37,19 @@ SIZE = 4
 NAME, OTHER = BlockHash(b"n" * 32), BlockHash(b"o" * 32)
 
 
-def pool(blocks: int = 9, share: float = 0.5) -> tuple[BlockPool, EnginePool]:
+def pool(blocks: int = 9, share: float = 0.5, *, publishes: bool = False) -> tuple[BlockPool, EnginePool]:
     """Eight blocks that can be used: vLLM keeps one for itself."""
-    inner = BlockPool(num_gpu_blocks=blocks, enable_caching=True, hash_block_size=SIZE)
-    return inner, EnginePool(inner, SIZE, share)
+    inner = BlockPool(
+        num_gpu_blocks=blocks, enable_caching=True, hash_block_size=SIZE, enable_kv_cache_events=publishes
+    )
+    return inner, EnginePool(inner, SIZE, share, "sha256_cbor")
 
 
 def a_block_is_found_by_the_name_it_is_given() -> None:
     _, ours = pool()
     (block,) = ours.take(1) or ()
     assert ours.lookup(NAME) is None
-    assert ours.commit(NAME, block, 0)
+    assert ours.commit(NAME, block, 0, None)
     assert ours.lookup(NAME) == block
     assert ours.prefix([NAME, OTHER, NAME]) == 1
 
@@ -51,15 +57,15 @@ def a_block_is_found_by_the_name_it_is_given() -> None:
 def a_name_is_given_once() -> None:
     _, ours = pool()
     one, other = ours.take(2) or ()
-    assert ours.commit(NAME, one, 0)
-    assert not ours.commit(NAME, other, 0)
+    assert ours.commit(NAME, one, 0, None)
+    assert not ours.commit(NAME, other, 0, None)
     assert ours.lookup(NAME) == one
 
 
 def references_are_vllms_own() -> None:
     inner, ours = pool()
     (block,) = ours.take(1) or ()
-    ours.commit(NAME, block, 0)
+    ours.commit(NAME, block, 0, None)
     ours.pin([block])
     ours.unpin([block])
     assert inner.blocks[block].ref_cnt == 1
@@ -74,7 +80,7 @@ def references_are_vllms_own() -> None:
 def a_cached_block_that_is_referenced_is_not_evicted() -> None:
     _, ours = pool()
     (block,) = ours.take(1) or ()
-    ours.commit(NAME, block, 0)
+    ours.commit(NAME, block, 0, None)
     ours.unpin([block])
     ours.pin([block])
     ours.take(7)
@@ -85,8 +91,8 @@ def a_cached_block_that_is_referenced_is_not_evicted() -> None:
 def the_first_block_that_is_given_back_is_reused_first() -> None:
     _, ours = pool()
     one, other = ours.take(2) or ()
-    ours.commit(NAME, one, 0)
-    ours.commit(OTHER, other, 1)
+    ours.commit(NAME, one, 0, None)
+    ours.commit(OTHER, other, 1, None)
     ours.unpin([other, one])
     ours.take(7)
     assert ours.lookup(NAME) == one
@@ -126,6 +132,93 @@ def request(tokens: int, **more: object) -> Request:
 
 def hash_of(value: object) -> bytes:
     return repr(value).encode()[-32:].rjust(32)
+
+
+def hashed(tokens: int, **more: object) -> Request:
+    """A request with names as engines give them."""
+    sha256 = get_hash_fn_by_name("sha256_cbor")
+    init_none_hash(sha256)
+    sampling = SamplingParams(max_tokens=8)
+    return Request(
+        "r", list(range(tokens)), sampling, None, block_hasher=get_request_block_hasher(SIZE, sha256), **more
+    )
+
+
+def computed(one: Request) -> list[object]:
+    """The events of a pool that computes the request, block by block."""
+    inner, _ = pool(publishes=True)
+    blocks = inner.get_new_blocks(len(one.block_hashes))
+    for index in range(len(blocks)):
+        inner.cache_full_blocks(one, blocks, index, index + 1, SIZE, 0)
+    return list(inner.take_events())
+
+
+def landed(one: Request) -> list[object]:
+    """The events of a pool into which a peer writes what it has computed of the request."""
+    _, theirs = pool()
+    theirs.learn(one, 0, len(one.block_hashes))
+    derivations = theirs.derivations(one.block_hashes) or ()
+    inner, ours = pool(publishes=True)
+    ours.learn(hashed(1, lora_request=one.lora_request), 0, 0)
+    blocks = ours.take(len(derivations)) or ()
+    for position, derivation in enumerate(derivations):
+        ours.commit(BlockHash(one.block_hashes[position]), blocks[position], position, derivation)
+    return list(inner.take_events())
+
+
+def an_image(offset: int, length: int) -> MultiModalFeatureSpec:
+    return MultiModalFeatureSpec(None, "image", f"image-{offset}", PlaceholderRange(offset=offset, length=length))
+
+
+def a_block_that_lands_is_announced_as_one_that_is_computed() -> None:
+    lora = LoRARequest("adapter", 7, "/nowhere")
+    for one in (
+        hashed(14),
+        hashed(14, cache_salt="s"),
+        hashed(14, cache_salt="s", lora_request=lora),
+        hashed(22, mm_features=[an_image(2, 3), an_image(6, 9)]),
+    ):
+        assert len(computed(one)) == len(one.block_hashes) >= 3
+        assert landed(one) == computed(one)
+
+
+def a_block_is_not_announced_with_what_its_name_is_not_derived_from() -> None:
+    one = hashed(9)
+    _, theirs = pool()
+    theirs.learn(one, 0, 2)
+    (first, second) = theirs.derivations(one.block_hashes) or ()
+    inner, ours = pool(publishes=True)
+    (block,) = ours.take(1) or ()
+    for wrong in (
+        first,
+        replace(second, tokens=(0, 0, 0, 0)),
+        replace(second, keys=b"\xc1"),
+        replace(second, parent=None),
+    ):
+        assert ours.commit(BlockHash(one.block_hashes[1]), block, 1, wrong)
+        assert inner.take_events() == []
+        inner._maybe_evict_cached_block(inner.blocks[block])
+        inner.take_events()
+
+
+def a_name_that_is_derived_from_no_keys_of_vllms_is_not_announced() -> None:
+    sha256 = get_hash_fn_by_name("sha256_cbor")
+    inner, ours = pool(publishes=True)
+    for keys in (((),), (("lora",),), ((1, 2),), (("mm", 1.5),)):
+        name = BlockHash(hash_block_tokens(sha256, None, (1, 2, 3, 4), keys))
+        (block,) = ours.take(1) or ()
+        assert ours.commit(name, block, 0, Derivation(None, (1, 2, 3, 4), msgspec.msgpack.encode(keys)))
+    assert inner.take_events() == []
+
+
+def a_block_that_is_there_already_is_not_announced_again() -> None:
+    one = hashed(5)
+    inner, ours = pool(publishes=True)
+    ours.learn(one, 0, 1)
+    (derivation,) = ours.derivations(one.block_hashes) or ()
+    for block in ours.take(2) or ():
+        ours.commit(BlockHash(one.block_hashes[0]), block, 0, derivation)
+    assert len(inner.take_events()) == 1
 
 
 def an_arrival_has_the_prompts_tokens_and_names() -> None:

@@ -59,8 +59,8 @@ class Engine:
         self.now = Seconds(100.0)
         self.requests = 0
 
-    def with_peer(self, peer: EngineId = PEER, blocks: int = PEER_BLOCKS) -> "Engine":
-        self.exchange.peer_connected(peer, blocks, self.now)
+    def with_peer(self, peer: EngineId = PEER, blocks: int = PEER_BLOCKS, *, publishes: bool = False) -> "Engine":
+        self.exchange.peer_connected(peer, blocks, self.now, publishes=publishes)
         return self
 
     def at(self, seconds: float) -> "Engine":

@@ -56,10 +56,10 @@ def test_a_forgotten_peer_is_neither_pinged_nor_silent() -> None:
 
 def test_an_ended_incarnation_never_comes_back() -> None:
     peers = Peers()
-    assert peers.connected(PEER, 10)
+    assert peers.connected(PEER, 10, publishes=False)
     assert peers.end(PEER, Seconds(5.0))
     assert not peers.end(PEER, Seconds(6.0))
-    assert not peers.connected(PEER, 10)
+    assert not peers.connected(PEER, 10, publishes=False)
     assert (peers.state(PEER), peers.ended_at(PEER)) == (PeerState.GONE, 5.0)
     assert not peers.set(PEER, PeerState.ALIVE)
     assert peers.state(OTHER) is None

@@ -14,8 +14,12 @@ from tandem_connector.contract import messages
 from tandem_connector.contract.messages import (
     MAX_BLOCKS,
     MAX_BYTES,
+    MAX_DERIVED,
+    MAX_KEYS,
+    MAX_TOKENS,
     Cancel,
     CancelAck,
+    Derivations,
     Envelope,
     Fingerprint,
     Gone,
@@ -68,7 +72,20 @@ hellos = st.builds(
     st.integers(1, 1 << 20),
     st.lists(ranks, min_size=1, max_size=3).map(tuple),
     st.booleans(),
+    st.booleans(),
 )
+
+
+@st.composite
+def offer_messages(draw: st.DrawFn) -> Offer:
+    names = draw(some_hashes)
+    position = draw(st.integers(0, 1 << 20))
+    tokens = draw(st.lists(st.integers(0, (1 << 32) - 1), max_size=20).map(tuple))
+    keys = draw(st.lists(st.binary(max_size=20), min_size=len(names), max_size=len(names)).map(tuple))
+    derived = draw(st.none() | st.just(Derivations(draw(hashes) if position else None, tokens, keys)))
+    return Offer(
+        draw(ids.map(OfferId)), draw(st.sampled_from([Purpose.REVERSE_PUSH, Purpose.MOVE])), position, names, derived
+    )
 
 
 @st.composite
@@ -86,7 +103,7 @@ all_messages: st.SearchStrategy[Message] = st.one_of(
     hellos,
     want_messages(),
     st.builds(Missing, wants, st.none() | any_indices, st.sampled_from(MissingReason)),
-    st.builds(Offer, ids, st.sampled_from([Purpose.REVERSE_PUSH, Purpose.MOVE]), st.integers(0, 1 << 20), some_hashes),
+    offer_messages(),
     st.builds(Query, ids, some_hashes),
     st.builds(Have, ids, st.integers(0, MAX_BLOCKS)),
     st.builds(Cancel, wants),
@@ -177,6 +194,13 @@ def test_a_field_that_a_later_version_appends_is_ignored() -> None:
         (changed(5, math.inf), "Expected `float` <= 3600"),
         (changed(6, 1), "Expected `bool`"),
         (["offer", 1, "forward", 0, [HASH]], "nothing is offered for forward"),
+        (["offer", 1, "move", 0, [HASH], [HASH, [1], [b""]]], "no parent if and only if"),
+        (["offer", 1, "move", 5, [HASH], [None, [1], [b""]]], "no parent if and only if"),
+        (["offer", 1, "move", 0, [HASH], [None, [1], []]], "1 hashes but the keys of 0"),
+        (["offer", 1, "move", 0, [HASH], [None, [1 << 32], [b""]]], "Expected `int` <= "),
+        (["offer", 1, "move", 0, [HASH], [None, [1] * (MAX_TOKENS + 1), [b""]]], "length <= 262144"),
+        (["offer", 1, "move", 0, [HASH] * 257, [None, [1], [b""] * 257]], "length <= 256"),
+        (["offer", 1, "move", 0, [HASH], [None, [1], [bytes(MAX_KEYS + 1)]]], "length <= 8192"),
         (["missing", 1, [], "nobody"], "length >= 1"),
         (["missing", 1, [MAX_BLOCKS], "nobody"], "Expected `int` <= "),
         (["ping", list(range(1_025)), [], 0, 0], "length <= 1024"),
@@ -199,6 +223,20 @@ def test_the_largest_want_fits_into_a_message() -> None:
     blocks = range((1 << 31) - MAX_BLOCKS, 1 << 31)
     want = Want(WantId(1 << 62), Purpose.FORWARD, (BlockHash(bytes(32)),) * MAX_BLOCKS, tuple(blocks), 1.0, wait=True)
     assert decode(encode(Envelope(EngineId("a"), EngineId("b"), want))).message == want
+
+
+def test_the_largest_offer_that_says_what_its_names_are_derived_from_fits_into_a_message() -> None:
+    name = BlockHash(bytes(64))
+    derived = Derivations(name, ((1 << 32) - 1,) * MAX_TOKENS, (bytes(MAX_KEYS),) * MAX_DERIVED)
+    offer = Offer(OfferId(1 << 62), Purpose.MOVE, (1 << 31) - 1, (name,) * MAX_DERIVED, derived)
+    assert decode(encode(Envelope(EngineId("a" * 256), EngineId("b" * 256), offer))).message == offer
+
+
+def test_an_engine_that_does_not_say_so_publishes_nothing() -> None:
+    fingerprint = ["m", "r", "d", "k", "l", "g", 16, 1, 1, "a", "s", "v", "c"]
+    (hello,) = [decode(raw(["hello", 1, fingerprint, 100, [[b"agent", "DRAM", 0, [0], [1]]], False])).message]
+    assert isinstance(hello, Hello)
+    assert not hello.publishes
 
 
 def test_a_region_beyond_the_address_space_is_refused() -> None:

@@ -24,10 +24,11 @@ from tandem_connector.exchange.types import (
     Write,
     WriteEnd,
 )
-from tests.exchange.toy_pool import ToyPool, Violation
+from tests.exchange.toy_pool import BLOCK_SIZE, ToyPool, Violation
 
 POOL = 24
 SETTINGS = ExchangeSettings(
+    block_size=BLOCK_SIZE,
     landing_ttl=Seconds(3.0),
     nobody_grace=Seconds(1.0),
     transport_bound=Seconds(4.0),
@@ -77,9 +78,11 @@ class Asked:
 class Engine:
     """One incarnation: exchange, workers, requests, pool."""
 
-    def __init__(self, id_: EngineId, make: Callable[[EngineId, ToyPool], Exchange], now: Seconds) -> None:
+    def __init__(
+        self, id_: EngineId, make: Callable[[EngineId, ToyPool], Exchange], now: Seconds, *, publishes: bool
+    ) -> None:
         self.id = id_
-        self.pool = ToyPool(POOL)
+        self.pool = ToyPool(POOL, publishes=publishes)
         self.pool.keep_free = 2
         self.exchange = make(id_, self.pool)
         self.liveness = Liveness()

@@ -3,9 +3,19 @@
 
 from collections.abc import Sequence
 
-from tandem_connector.exchange.types import BlockHash, BlockId
+from tandem_connector.exchange.types import BlockHash, BlockId, Derivation
 
 GARBAGE = BlockHash(b"garbage!")
+BLOCK_SIZE = 2
+"""Tokens per block."""
+
+
+def derived(block_hash: BlockHash) -> Derivation:
+    """What the name of a chain's block is derived from, as `builders.name` makes it: `<chain>-<position>`."""
+    chain, _, number = block_hash.decode().rpartition("-")
+    position = int(number)
+    parent = BlockHash(f"{chain}-{position - 1:06}".encode()) if position else None
+    return Derivation(parent, (position, ord(chain[-1])), b"" if position else chain.encode())
 
 
 class Violation(AssertionError):  # noqa: N818 - it is a verdict, not an error
@@ -15,7 +25,8 @@ class Violation(AssertionError):  # noqa: N818 - it is a verdict, not an error
 class ToyPool:
     """Blocks are reused in the order in which they became free; a cached one keeps its name until it is reused."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, publishes: bool = False) -> None:
+        self.publishes = publishes
         self.contents = [GARBAGE] * size
         self.references = [0] * size
         self.names: dict[BlockHash, BlockId] = {}
@@ -23,6 +34,7 @@ class ToyPool:
         self._free: dict[BlockId, None] = {BlockId(block): None for block in range(size)}
         self.lookups = 0
         self.commits: list[tuple[BlockHash, BlockId, int]] = []
+        self.published: list[tuple[BlockHash, Derivation]] = []
         self.keep_free = 0
         self.landing_share: float | None = None
 
@@ -65,14 +77,21 @@ class ToyPool:
             self.forget(block)
         return taken
 
-    def commit(self, block_hash: BlockHash, block: BlockId, position: int) -> bool:
+    def commit(self, block_hash: BlockHash, block: BlockId, position: int, derivation: Derivation | None) -> bool:
         if not self.references[block]:
             raise Violation(f"block {block} is named by somebody who doesn't own it")
+        if derivation is not None and (derivation != derived(block_hash) or not self.publishes):
+            raise Violation(f"{block_hash!r} is said to be derived from {derivation}")
         self.commits.append((block_hash, block, position))
         if block_hash in self.names:
             return False
         self.name(block_hash, block)
+        if derivation is not None:
+            self.published.append((block_hash, derivation))
         return True
+
+    def derivations(self, hashes: Sequence[BlockHash]) -> tuple[Derivation, ...] | None:
+        return tuple(derived(block_hash) for block_hash in hashes)
 
     # -- what the engine itself does --------------------------------------------------------------------------------
 

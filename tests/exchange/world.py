@@ -70,7 +70,8 @@ class World:
     # -- engines ----------------------------------------------------------------------------------------------------
 
     def _start(self, place: int) -> None:
-        engine = Engine(EngineId(f"engine-{place}-{next(self._incarnations)}"), self.make, self.now)
+        name = EngineId(f"engine-{place}-{next(self._incarnations)}")
+        engine = Engine(name, self.make, self.now, publishes=place % 2 == 1)
         self.everybody[engine.id] = engine
         if place < len(self.places):
             self.places[place] = engine
@@ -78,9 +79,9 @@ class World:
             self.places.append(engine)
         for other in self.places:
             if other is not engine:
-                engine.exchange.peer_connected(other.id, POOL, self.now)
+                engine.exchange.peer_connected(other.id, POOL, self.now, publishes=other.pool.publishes)
                 engine.liveness.connected(other.id, self.now)
-                other.exchange.peer_connected(engine.id, POOL, self.now)
+                other.exchange.peer_connected(engine.id, POOL, self.now, publishes=engine.pool.publishes)
                 other.liveness.connected(engine.id, self.now)
 
     def crash(self, place: int) -> None:

@@ -22,6 +22,12 @@ MAX_BLOCKS: Final = 65_536
 """Most blocks that one message may name: a million tokens in blocks of 16."""
 MAX_WANTS_IN_PING: Final = 1_024
 """Most want ids in each list of a `Ping`."""
+MAX_DERIVED: Final = 256
+"""Most blocks of an offer that says what their names are derived from."""
+MAX_TOKENS: Final = 1 << 18
+"""Most tokens in such an offer. With `MAX_DERIVED` and `MAX_KEYS` it keeps the message below `MAX_BYTES`."""
+MAX_KEYS: Final = 8_192
+"""Most bytes of what else one block's name is derived from."""
 MAX_TTL: Final = 3_600.0
 """Longest time to live of a want, in seconds."""
 
@@ -39,6 +45,8 @@ _Block: TypeAlias = Annotated[int, Meta(ge=0, lt=(1 << 31))]
 _Blocks: TypeAlias = Annotated[tuple[_Block, ...], Meta(min_length=1, max_length=MAX_BLOCKS)]
 _Index: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_BLOCKS)]
 _Indices: TypeAlias = Annotated[tuple[_Index, ...], Meta(min_length=1, max_length=MAX_BLOCKS)]
+_Tokens: TypeAlias = Annotated[tuple[Annotated[int, Meta(ge=0, lt=(1 << 32))], ...], Meta(max_length=MAX_TOKENS)]
+_Keys: TypeAlias = Annotated[tuple[Annotated[bytes, Meta(max_length=MAX_KEYS)], ...], Meta(max_length=MAX_DERIVED)]
 _Pointer: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
@@ -151,6 +159,8 @@ class Hello(_Wire, frozen=True, array_like=True, tag="hello"):
     """By tensor-parallel rank."""
     answer: bool
     """The sender has not seen the receiver's Hello."""
+    publishes: bool = False
+    """The sender publishes KV events: offers to it say what the blocks' names are derived from."""
 
     def __post_init__(self) -> None:
         for rank in self.ranks:
@@ -193,6 +203,17 @@ class Missing(_Wire, frozen=True, array_like=True, tag="missing"):
     why: MissingReason
 
 
+class Derivations(_Wire, frozen=True, array_like=True):
+    """What the names of consecutive blocks are hashes of."""
+
+    parent: _Hash | None
+    """Name of the block before the first; None at the beginning of a sequence."""
+    tokens: _Tokens
+    """Of all the blocks, one after the other; each has as many."""
+    keys: _Keys
+    """Of each block: what else there is (LoRA, multimodal, cache salt) in the engines' own encoding, mostly nothing."""
+
+
 class Offer(_Wire, frozen=True, array_like=True, tag="offer"):
     """I have these blocks; answer with a Want for what you lack."""
 
@@ -201,10 +222,17 @@ class Offer(_Wire, frozen=True, array_like=True, tag="offer"):
     position: Annotated[int, Meta(ge=0, lt=(1 << 31))]
     """Index of the first block in its token sequence; the others follow it."""
     hashes: _Hashes
+    derivations: Derivations | None = None
+    """For a receiver that publishes KV events, if the sender knows."""
 
     def __post_init__(self) -> None:
         if self.purpose not in {Purpose.REVERSE_PUSH, Purpose.MOVE}:
             raise ValueError(f"nothing is offered for {self.purpose.value}")
+        derived = self.derivations
+        if derived is not None and (derived.parent is None) != (self.position == 0):
+            raise ValueError("a block has no parent if and only if it is the first of its sequence")
+        if derived is not None and len(derived.keys) != len(self.hashes):
+            raise ValueError(f"{len(self.hashes)} hashes but the keys of {len(derived.keys)}")
 
 
 class Query(_Wire, frozen=True, array_like=True, tag="query"):

@@ -28,6 +28,7 @@ from tandem_connector.contract.messages import (
     Want,
 )
 from tandem_connector.exchange.commands import Command, DropPeer, Send
+from tandem_connector.exchange.derivations import derivations_flaw
 from tandem_connector.exchange.landing import take_offer
 from tandem_connector.exchange.moving import Moving
 from tandem_connector.exchange.offering import Offering
@@ -85,14 +86,14 @@ class Exchange:
 
     # -- peers ----------------------------------------------------------------------------------------------------
 
-    def peer_connected(self, peer: EngineId, blocks: int, now: Seconds) -> bool:
-        """The peer's Hello was accepted; its pool has so many blocks.
+    def peer_connected(self, peer: EngineId, blocks: int, now: Seconds, *, publishes: bool = False) -> bool:
+        """The peer's Hello was accepted; its pool has so many blocks, and it publishes KV events or doesn't.
 
         Returns:
             False for an incarnation that has ended: it is never spoken with again.
         """
         known = self._peers.of(peer) is not None
-        added = self._peers.connected(peer, blocks)
+        added = self._peers.connected(peer, blocks, publishes=publishes)
         if known:
             self.peer_back(peer, now)
         return added
@@ -150,8 +151,7 @@ class Exchange:
             case CancelAck() as acknowledgement:
                 self._wanting.acknowledged(sender, acknowledgement, now)
             case Offer() as offer:
-                if not (self._stopping or self._wanting.quarantine.full) and peer.state is PeerState.ALIVE:
-                    take_offer(sender, offer, self._shared, self._wanting, now)
+                return self._offered(sender, peer, offer, now)
             case Query() as query:
                 self._outbox.put(Send(sender, Have(query.query, self._serving.prefix(query.hashes))))
             case Ping() as ping:
@@ -160,6 +160,14 @@ class Exchange:
                 pass
             case unknown:
                 assert_never(unknown)
+        return None
+
+    def _offered(self, sender: EngineId, peer: Peer, offer: Offer, now: Seconds) -> str | None:
+        why = derivations_flaw(offer, self._shared.settings.block_size)
+        if why is not None:
+            return f"offer {offer.offer}: {why}"
+        if not (self._stopping or self._wanting.quarantine.full) and peer.state is PeerState.ALIVE:
+            take_offer(sender, offer, self._shared, self._wanting, now)
         return None
 
     # -- own requests ---------------------------------------------------------------------------------------------

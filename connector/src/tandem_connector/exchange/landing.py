@@ -2,6 +2,7 @@
 """What this engine takes of what a peer offers: what it lacks, within bounds."""
 
 from tandem_connector.contract.messages import Offer
+from tandem_connector.exchange.derivations import derivation_of
 from tandem_connector.exchange.shared import Shared
 from tandem_connector.exchange.types import EngineId, Landing, Seconds
 from tandem_connector.exchange.wanting import Wanting
@@ -14,7 +15,7 @@ def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, n
     """
     settings, declined = shared.settings, shared.tally.blocks_declined
     lacking = [
-        (block_hash, offer.position + offset)
+        (block_hash, offset)
         for offset, block_hash in enumerate(offer.hashes)
         if shared.pool.lookup(block_hash) is None and block_hash not in wanting.incoming
     ]
@@ -35,7 +36,8 @@ def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, n
         purpose=offer.purpose,
         hashes=tuple(block_hash for block_hash, _ in taken),
         blocks=blocks,
-        positions=tuple(position for _, position in taken),
+        positions=tuple(offer.position + offset for _, offset in taken),
+        derivations=tuple(derivation_of(offer, offset, settings.block_size) for _, offset in taken),
         ttl=settings.landing_ttl,
     )
     wanting.open(peer, wanted, now)

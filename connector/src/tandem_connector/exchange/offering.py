@@ -7,6 +7,7 @@ from itertools import count
 from tandem_connector.contract.messages import MAX_BLOCKS, Offer
 from tandem_connector.contract.types import OfferId
 from tandem_connector.exchange.commands import Send
+from tandem_connector.exchange.derivations import joined, most_derived
 from tandem_connector.exchange.shared import Shared
 from tandem_connector.exchange.types import BlockHash, EngineId, FreshBlocks, OfferedRun, Purpose, RequestId
 
@@ -25,6 +26,8 @@ class Offering:
 
     def __init__(self, shared: Shared) -> None:
         self._settings = shared.settings
+        self._pool = shared.pool
+        self._peers = shared.peers
         self._outbox = shared.outbox
         self._tally = shared.tally
         self._ids = count(1)
@@ -61,11 +64,16 @@ class Offering:
 
     def offer(self, peer: EngineId, purpose: Purpose, run: OfferedRun) -> OfferId:
         """Offer the blocks to the peer; the id of the last message, if it takes several."""
-        for start in range(0, len(run.hashes), MAX_BLOCKS):
-            part = run.hashes[start : start + MAX_BLOCKS]
+        receiver = self._peers.of(peer)
+        publishes = receiver is not None and receiver.publishes
+        most = most_derived(self._settings.block_size) if publishes else MAX_BLOCKS
+        for start in range(0, len(run.hashes), most):
+            part = OfferedRun(run.position + start, run.hashes[start : start + most])
             offer = OfferId(next(self._ids))
-            self._tally.blocks_offered[purpose] += len(part)
-            self._outbox.put(Send(peer, Offer(offer, purpose, run.position + start, part)))
+            self._tally.blocks_offered[purpose] += len(part.hashes)
+            known = self._pool.derivations(part.hashes) if publishes else None
+            derived = joined(part, known) if known else None
+            self._outbox.put(Send(peer, Offer(offer, purpose, part.position, part.hashes, derived)))
         return offer
 
     def peer_gone(self, peer: EngineId) -> None:

@@ -27,6 +27,8 @@ class Peer:
 
     blocks: int
     """Blocks in its pool."""
+    publishes: bool = False
+    """It publishes KV events."""
     state: PeerState = PeerState.ALIVE
 
 
@@ -37,11 +39,11 @@ class Peers:
         self._peers: dict[EngineId, Peer] = {}
         self._ended: dict[EngineId, Seconds] = {}
 
-    def connected(self, engine: EngineId, blocks: int) -> bool:
+    def connected(self, engine: EngineId, blocks: int, *, publishes: bool) -> bool:
         """Add a peer with a pool of so many blocks; False for an incarnation that has ended."""
         if engine in self._ended:
             return False
-        self._peers.setdefault(engine, Peer(blocks))
+        self._peers.setdefault(engine, Peer(blocks, publishes))
         return True
 
     def of(self, engine: EngineId) -> Peer | None:

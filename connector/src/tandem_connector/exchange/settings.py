@@ -11,6 +11,8 @@ from tandem_connector.exchange.types import Seconds
 class ExchangeSettings:
     """Times and bounds of one engine's exchange. The defaults suit a pool of some ten thousand blocks."""
 
+    block_size: int = 16
+    """Tokens per block, here and at every peer."""
     landing_ttl: Seconds = Seconds(5.0)
     """Time to live of a want that answers an offer."""
     post_margin: float = 0.1

@@ -12,6 +12,7 @@ from tandem_connector.contract.types import BlockHash, EngineId, OfferId, WantId
 __all__ = [
     "BlockHash",
     "BlockId",
+    "Derivation",
     "EndReason",
     "EngineId",
     "FreshBlocks",
@@ -61,6 +62,17 @@ class EndReason(StrEnum):
     """Not sent at all: the peer is not connected, or too many blocks are in quarantine."""
 
 
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """What a block's name is a hash of."""
+
+    parent: BlockHash | None
+    """Name of the block before it; None for the first of a sequence."""
+    tokens: tuple[int, ...]
+    keys: bytes = b""
+    """What else there is (LoRA, multimodal, cache salt), in the engine's own encoding."""
+
+
 class Pool(Protocol):
     """The engine's block pool, as far as the exchange touches it. Called on the scheduler's thread only."""
 
@@ -91,11 +103,16 @@ class Pool(Protocol):
         """`count` blocks without name, each with one reference; None when there are not as many."""
         ...
 
-    def commit(self, block_hash: BlockHash, block: BlockId, position: int) -> bool:
+    def commit(self, block_hash: BlockHash, block: BlockId, position: int, derivation: Derivation | None) -> bool:
         """Put a written block into the prefix cache under its name; False when the name is there already.
 
-        `position` is the block's index in its token sequence. The caller keeps its reference.
+        `position` is the block's index in its token sequence, `derivation` what a peer says that the name is derived
+        from. The caller keeps its reference.
         """
+        ...
+
+    def derivations(self, hashes: Sequence[BlockHash]) -> tuple[Derivation, ...] | None:
+        """What each of these names is derived from; None when that isn't known of all of them."""
         ...
 
 
@@ -184,4 +201,6 @@ class Landing:
     blocks: tuple[BlockId, ...]
     positions: tuple[int, ...]
     """Each block's index in its token sequence."""
+    derivations: tuple[Derivation | None, ...]
+    """What each block's name is derived from, as the peer says."""
     ttl: Seconds

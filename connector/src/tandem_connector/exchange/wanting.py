@@ -117,8 +117,11 @@ class Wanting:
     def _land(self, want: OwnWant, landing: Landing, indices: Sequence[Index]) -> None:
         committed = [
             index
-            for index in indices
-            if self._pool.commit(want.hashes[index], want.blocks[index], landing.positions[index])
+            # Who follows the events looks for a block's parent among those that it knows.
+            for index in sorted(indices)
+            if self._pool.commit(
+                want.hashes[index], want.blocks[index], landing.positions[index], landing.derivations[index]
+            )
         ]
         self._outbox.put(
             LandingCommitted(

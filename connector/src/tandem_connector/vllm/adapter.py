@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that is used of vLLM besides its public connector interface. Read against vLLM 0.32.0.
+"""What is used of vLLM besides its public connector interface; for KV events see `kv_events`. Read against vLLM 0.32.0.
 
 * `EngineCoreProc.input_queue` (`v1/engine/core.py`), `EngineCoreRequestType.ADD` and `.WAKEUP` (`v1/engine/__init__.py`):
   to see a request before the scheduler does, and to wake an idle engine.
@@ -27,7 +27,9 @@ from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 from vllm.v1.engine import EngineCoreRequestType
 
 from tandem_connector.asking.types import Arrival, Obstacle
-from tandem_connector.exchange.types import BlockHash, BlockId, RequestId
+from tandem_connector.exchange.types import BlockHash, BlockId, Derivation, RequestId
+from tandem_connector.vllm.kv_events import KvEvents, learn
+from tandem_connector.vllm.lineage import Lineage
 
 SUPPORTED: Final = "0.32."
 """Versions of vLLM that this was read against and tested with, by their beginning."""
@@ -72,17 +74,20 @@ def _has(path: str, name: str) -> bool:
 class EnginePool:
     """vLLM's block pool as the exchange's (`exchange.types.Pool`). Scheduler's thread only, except `prefix`."""
 
-    def __init__(self, pool: Any, block_size: int, landing_share: float) -> None:
+    def __init__(self, pool: Any, block_size: int, landing_share: float, hash_algorithm: str) -> None:
         """Wrap `BlockPool`.
 
         Args:
             pool: vLLM's.
             block_size: tokens per block.
             landing_share: the part of the free blocks that may be held for what peers offer.
+            hash_algorithm: what names are made with, by vLLM's name of it.
         """
         self._pool = pool
         self._block_size = block_size
         self._landing_share = landing_share
+        self._lineage = Lineage(2 * pool.num_gpu_blocks, lambda name: self.lookup(name) is not None)
+        self._events = KvEvents(pool, block_size, hash_algorithm) if pool.enable_kv_cache_events else None
 
     def lookup(self, block_hash: BlockHash) -> BlockId | None:
         """See `Pool.lookup`. Names of steps that won't run can't be: the scheduling policy that makes them is refused."""
@@ -119,7 +124,7 @@ class EnginePool:
             return None
         return tuple(BlockId(block.block_id) for block in self._pool.get_new_blocks(count))
 
-    def commit(self, block_hash: BlockHash, block: BlockId, position: int) -> bool:
+    def commit(self, block_hash: BlockHash, block: BlockId, position: int, derivation: Derivation | None) -> bool:
         """See `Pool.commit`."""
         if self.lookup(block_hash) is not None:
             return False
@@ -127,7 +132,24 @@ class EnginePool:
         self._pool._insert_block_hash(  # noqa: SLF001 - the only way to name a block that no request owns
             key, self._pool.blocks[block], num_tokens=(position + 1) * self._block_size
         )
+        if self._events is not None and derivation is not None and self._events.stored(block_hash, derivation):
+            self._lineage.learn(block_hash, derivation)
         return True
+
+    def derivations(self, hashes: Sequence[BlockHash]) -> tuple[Derivation, ...] | None:
+        """See `Pool.derivations`."""
+        return self._lineage.of(hashes)
+
+    def learn(self, request: Any, start: int, stop: int) -> None:
+        """Remember what the names of some of a `Request`'s full blocks are derived from, by index."""
+        learn(self._lineage, request, start, stop, self._block_size)
+        if self._events is not None:
+            self._events.saw(request)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether vLLM publishes KV events of this pool."""
+        return self._events is not None
 
     @property
     def blocks(self) -> int:

@@ -101,7 +101,7 @@ class Conduct:
             self._exchange.receive(envelope, now)
 
     def _joined(self, peer: EngineId, hello: Hello, asker: Asker | None, now: Seconds) -> None:
-        if not self._exchange.peer_connected(peer, hello.blocks, now):
+        if not self._exchange.peer_connected(peer, hello.blocks, now, publishes=hello.publishes):
             _log.warning("peer_not_taken peer=%s why=it had left the peer table, and counts as ended", peer)
             return
         self._hellos[peer] = hello
@@ -161,6 +161,11 @@ class Conduct:
     def connected(self) -> frozenset[EngineId]:
         """Peers that have joined and aren't gone."""
         return frozenset(self._hellos)
+
+    @property
+    def any_publishes(self) -> bool:
+        """Whether one of them publishes KV events."""
+        return any(hello.publishes for hello in self._hellos.values())
 
     def state(self, block_bytes: int) -> State:
         """All that is counted; `block_bytes` are those of a block on all ranks."""

@@ -104,7 +104,14 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
             keys = load_keys(self._settings.keys_file) if self._settings.keys_file is not None else None
             engine = EngineInput()
             surroundings = Surroundings(self._me, self._settings, keys, engine)
-            self._scheduler = SchedulerSide(self._me, self._settings, surroundings, keys, self._block_size)
+            self._scheduler = SchedulerSide(
+                self._me,
+                self._settings,
+                surroundings,
+                keys,
+                block_size=self._block_size,
+                hash_algorithm=vllm_config.cache_config.prefix_caching_hash_algo,
+            )
             engine.watch(self._scheduler.arrived, surroundings.queued)
 
     # -- scheduler's side -------------------------------------------------------------------------------------------
@@ -120,12 +127,14 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
         if self._scheduler is None:
             return
         ranks = [metadata[rank].memory for rank in sorted(metadata)]
+        events = self._config.kv_events_config
         hello = Hello(
             version=VERSION,
             fingerprint=fingerprint_of(self._config, self._cache, tuple(rank.layout for rank in ranks)),
             blocks=self._cache.num_blocks,
             ranks=tuple(rank.memory for rank in ranks),
             answer=True,
+            publishes=events is not None and bool(events.enable_kv_cache_events),
         )
         here = socket.gethostname()
         alone = self._config.parallel_config.data_parallel_size == 1

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from tandem_connector.exchange.commands import Command
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.settings import ExchangeSettings
-from tandem_connector.exchange.types import BlockHash, BlockId, EngineId, Pool
+from tandem_connector.exchange.types import BlockHash, BlockId, Derivation, EngineId, Pool
 from tandem_connector.vllm.journal import Journal
 
 Result = TypeVar("Result")
@@ -111,8 +111,12 @@ class _RecordedPool:
     def take(self, count: int) -> tuple[BlockId, ...] | None:
         return self._told("take", (count,), self._pool.take(count))
 
-    def commit(self, block_hash: BlockHash, block: BlockId, position: int) -> bool:
-        return self._told("commit", (block_hash, block, position), self._pool.commit(block_hash, block, position))
+    def commit(self, block_hash: BlockHash, block: BlockId, position: int, derivation: Derivation | None) -> bool:
+        arguments = (block_hash, block, position, derivation)
+        return self._told("commit", arguments, self._pool.commit(*arguments))
+
+    def derivations(self, hashes: Sequence[BlockHash]) -> tuple[Derivation, ...] | None:
+        return self._told("derivations", (tuple(hashes),), self._pool.derivations(hashes))
 
     def _told(self, name: str, arguments: tuple[object, ...], result: Result) -> Result:
         self._journal.write(POOL, (name, arguments, result))

@@ -13,7 +13,7 @@ import msgspec
 
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.settings import ExchangeSettings
-from tandem_connector.exchange.types import BlockHash, BlockId, EngineId, Pool
+from tandem_connector.exchange.types import BlockHash, BlockId, Derivation, EngineId, Pool
 from tandem_connector.vllm.journal import Entry, read_journal
 from tandem_connector.vllm.recording import BEGIN, COMMANDS, EVENTS, POOL, described
 
@@ -97,8 +97,11 @@ class _TapePool:
     def take(self, count: int) -> tuple[BlockId, ...] | None:
         return self._ask("take", count)  # type: ignore[no-any-return]
 
-    def commit(self, block_hash: BlockHash, block: BlockId, position: int) -> bool:
-        return self._ask("commit", block_hash, block, position)  # type: ignore[no-any-return]
+    def commit(self, block_hash: BlockHash, block: BlockId, position: int, derivation: Derivation | None) -> bool:
+        return self._ask("commit", block_hash, block, position, derivation)  # type: ignore[no-any-return]
+
+    def derivations(self, hashes: Sequence[BlockHash]) -> tuple[Derivation, ...] | None:
+        return self._ask("derivations", tuple(hashes))  # type: ignore[no-any-return]
 
     def _ask(self, name: str, *arguments: object) -> Any:
         entry = self._tape.following()

@@ -45,13 +45,16 @@ class SchedulerSide:
         settings: ConnectorSettings,
         surroundings: Surroundings,
         keys: CurveKeys | None,
+        *,
         block_size: int,
+        hash_algorithm: str,
     ) -> None:
         self._me = me
         self._settings = settings
         self._surroundings = surroundings
         self._seal = seal_of(keys)
         self._block_size = block_size
+        self._hash_algorithm = hash_algorithm
         self._asks = settings.peers_file is not None and settings.role is Role.DECODE
         self._asked: set[RequestId] = set()
         self._steps = Steps(block_size)
@@ -69,8 +72,11 @@ class SchedulerSide:
     def bind(self, manager: Any) -> None:
         """The engine's `KVCacheManager` is there."""
         self._manager = manager
-        self._pool = EnginePool(manager.block_pool, self._block_size, self._settings.landing_share)
+        self._pool = EnginePool(
+            manager.block_pool, self._block_size, self._settings.landing_share, self._hash_algorithm
+        )
         settings = ExchangeSettings(
+            block_size=self._block_size,
             landing_ttl=Seconds(self._settings.landing_deadline),
             offer_every=self._settings.offer_every,
             quarantine_blocks=int(self._pool.blocks * self._settings.quarantine_share),
@@ -134,10 +140,15 @@ class SchedulerSide:
         prompt = [BlockHash(each) for each in request.block_hashes]
         self._requests[name] = request
         self._steps.arrived(name, request.block_hashes, request.num_prompt_tokens)
+        self._learn(request, 0, len(prompt))
         self._exchange.request_produces(name, prompt)
         source = self._source_of(request, name, prompt, now)
         self._loading.arrived(name, prompt, now, asked=name in self._asked, source=source)
         self._conduct.carry_out(now)
+
+    def _learn(self, request: Any, start: int, stop: int) -> None:
+        if self._pool.publishes or self._conduct.any_publishes:
+            self._pool.learn(request, start, stop)
 
     def _source_of(self, request: Any, name: RequestId, prompt: Sequence[BlockHash], now: Seconds) -> Source | None:
         """Where a request that decode asked for may have blocks from, if its note is good."""
@@ -218,7 +229,10 @@ class SchedulerSide:
         elif not output.finished_req_ids:
             self._sleep()
         now = _now()
-        self._exchange.step_scheduled(self._step, self._steps.scheduled(self._scheduled(output), self._blocks_of))
+        fresh = self._steps.scheduled(self._scheduled(output), self._blocks_of)
+        for blocks in fresh:
+            self._learn(self._requests[blocks.request], blocks.position, blocks.position + len(blocks.hashes))
+        self._exchange.step_scheduled(self._step, fresh)
         self._turn(now)
         return StepOrders(self._step, self._conduct.take_orders(), self._loading.take_finished())
 
