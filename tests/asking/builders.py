@@ -14,7 +14,6 @@ from tandem_connector.contract.types import EngineState, Role
 from tandem_connector.exchange.types import BlockHash, EngineId, RequestId, Seconds
 
 BLOCK = 16
-REVISION = "r1"
 SETTINGS = AskingSettings(block_size=BLOCK)
 A, B, C = EngineId("a-1"), EngineId("b-1"), EngineId("c-1")
 
@@ -50,7 +49,6 @@ def a_peer(
     *,
     state: EngineState = EngineState.READY,
     role: Role = Role.PREFILL,
-    revision: str = REVISION,
 ) -> Peer:
     return Peer(
         engine=engine,
@@ -59,7 +57,7 @@ def a_peer(
         state=state,
         address=Address(host="10.0.0.1", http_port=8000, side_channel_port=5600),
         parallelism=Parallelism(tensor=1),
-        revision=revision,
+        revision="r1",
     )
 
 
@@ -67,7 +65,7 @@ class Decode:
     """A decode engine's asking, with the time."""
 
     def __init__(self, settings: AskingSettings = SETTINGS) -> None:
-        self.asking = Asking(REVISION, settings)
+        self.asking = Asking(settings)
         self.now = Seconds(100.0)
 
     def with_peers(self, *engines: EngineId) -> "Decode":

@@ -19,7 +19,7 @@ from tandem_connector.asking.commands import (
 from tandem_connector.asking.types import Answer, CallFailed, CallId, Failure
 from tandem_connector.contract.types import EngineState, QueryId
 from tandem_connector.exchange.types import EngineId, RequestId, Seconds
-from tests.asking.builders import REVISION, SETTINGS, a_peer, an_arrival, names
+from tests.asking.builders import SETTINGS, a_peer, an_arrival, names
 
 PS = [EngineId(f"p-{number}") for number in range(4)]
 any_p = st.sampled_from(PS)
@@ -31,7 +31,7 @@ class AskingMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asking = Asking(REVISION, SETTINGS)
+        self.asking = Asking(SETTINGS)
         self.now = Seconds(0.0)
         self.next_request = 0
         self.reachable: set[EngineId] = set()

@@ -8,13 +8,13 @@ from tandem_connector.asking.peers import Prefillers
 from tandem_connector.contract.peers import Peer
 from tandem_connector.contract.types import EngineState, Role
 from tandem_connector.exchange.types import Seconds
-from tests.asking.builders import REVISION, A, B, C, a_peer
+from tests.asking.builders import A, B, C, a_peer
 
 NOW = Seconds(100.0)
 
 
 def prefillers(*peers: Peer) -> Prefillers:
-    known = Prefillers(REVISION)
+    known = Prefillers()
     known.replace(peers)
     for peer in peers:
         known.reachable(peer.engine)
@@ -31,16 +31,15 @@ def test_a_ready_reachable_engine_may_be_asked() -> None:
         a_peer(A, state=EngineState.STARTING),
         a_peer(A, state=EngineState.DRAINING),
         a_peer(A, role=Role.DECODE),
-        a_peer(A, revision="r2"),
     ],
-    ids=["starting", "draining", "decode", "other revision"],
+    ids=["starting", "draining", "decode"],
 )
 def test_another_engine_may_not(peer: Peer) -> None:
     assert prefillers(peer).candidates(NOW) == ()
 
 
 def test_an_engine_is_not_asked_before_it_is_connected_nor_while_it_is_silent() -> None:
-    known = Prefillers(REVISION)
+    known = Prefillers()
     known.replace([a_peer(A)])
     assert known.candidates(NOW) == ()
 
@@ -83,7 +82,7 @@ def test_excluded_engines_are_not_candidates() -> None:
 
 
 def test_an_engine_that_connects_before_the_table_names_it_may_be_asked_when_it_does() -> None:
-    known = Prefillers(REVISION)
+    known = Prefillers()
     known.reachable(A)
     assert known.candidates(NOW) == ()
 

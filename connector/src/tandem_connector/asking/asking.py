@@ -55,10 +55,10 @@ class _Running:
 class Asking:
     """One decode engine's prefills."""
 
-    def __init__(self, revision: str, settings: AskingSettings) -> None:
-        """Ask engines of this revision."""
+    def __init__(self, settings: AskingSettings) -> None:
+        """Ask nobody before there is a peer table."""
         self._settings = settings
-        self._prefillers = Prefillers(revision)
+        self._prefillers = Prefillers()
         self._continuity = Continuity(settings.remembered, settings.remembered_per_end)
         self._sharing = Sharing()
         self._attempts = Attempts(settings, self._choose)

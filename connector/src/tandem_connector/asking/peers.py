@@ -19,11 +19,10 @@ class _Load:
 
 
 class Prefillers:
-    """The engines of the peer table that compute prompts."""
+    """The engines of the peer table that compute prompts. It lists none of another revision."""
 
-    def __init__(self, revision: str) -> None:
-        """Only engines of this revision are peers."""
-        self._revision = revision
+    def __init__(self) -> None:
+        """None yet."""
         self._table: dict[EngineId, Peer] = {}
         self._reachable: set[EngineId] = set()
         self._loads: dict[EngineId, _Load] = {}
@@ -31,7 +30,7 @@ class Prefillers:
 
     def replace(self, peers: Iterable[Peer]) -> tuple[EngineId, ...]:
         """A new peer table holds; those that have left it are returned."""
-        table = {peer.engine: peer for peer in peers if peer.role is Role.PREFILL and peer.revision == self._revision}
+        table = {peer.engine: peer for peer in peers if peer.role is Role.PREFILL}
         vanished = tuple(engine for engine in self._table if engine not in table)
         self._table = table
         for engine in vanished:

@@ -15,8 +15,6 @@ from tandem_connector.contract.types import Role
 HOST_VARIABLE: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 """The pod's address; the one that the peer table gives to peers. Read under vLLM's own name for it."""
 PORT_VARIABLE: Final = "VLLM_NIXL_SIDE_CHANNEL_PORT"
-REVISION: Final = "TANDEM_REVISION"
-"""Revision of the engine's pod, as in the peer table. Not set: the peers of the table are taken to be of the same."""
 API_KEY_VARIABLE: Final = "VLLM_API_KEY"
 _FROM_ENVIRONMENT: Final = {
     "listen_host": HOST_VARIABLE,
@@ -24,7 +22,6 @@ _FROM_ENVIRONMENT: Final = {
     "role": ROLE,
     "peers_file": PEERS_FILE,
     "keys_file": KEYS_FILE,
-    "revision": REVISION,
     "api_key": API_KEY_VARIABLE,
 }
 
@@ -48,7 +45,6 @@ class ConnectorSettings(BaseModel):
     """The peer table (`TANDEM_PEERS_FILE`). None: the engine has no peers, and is a plain vLLM server."""
     keys_file: Path | None = None
     """The resource's key (`TANDEM_KEYS_FILE`)."""
-    revision: str = ""
     api_key: Annotated[str | None, Field(repr=False)] = None
     """What the prefill engines were started with as `--api-key` (`VLLM_API_KEY`)."""
 

@@ -107,7 +107,7 @@ class Surroundings:
         seal = seal_of(self._keys)
         caller = self._caller = PrefillCaller(self._call_ended, HttpSettings(api_key=self._settings.api_key))
         return Asker(
-            Asking(self._settings.revision, settings),
+            Asking(settings),
             caller=caller,
             call_of=lambda start: prefill_call(start, me=self._me, model=model, seal=seal),
             send=network.send,
@@ -253,10 +253,7 @@ class Surroundings:
         gone = sorted(self._greeted - endpoints.keys())
         self._greeted = frozenset(endpoints)
         if self.asker is not None:
-            revision = self._settings.revision
-            # An engine that wasn't told its own revision takes the table's word: it lists no others, and Hello compares.
-            peers = self._incarnations.peers()
-            self.asker.table([peer if revision else peer.model_copy(update={"revision": ""}) for peer in peers], gone)
+            self.asker.table(self._incarnations.peers(), gone)
         for engine in gone:
             self._loads_told.pop(engine, None)
             self._news.append(PeerLeft(engine))
