@@ -92,7 +92,7 @@ def test_an_argument_with_a_line_break_is_refused_with_the_fixed_message(create:
 
     assert (field, _without_verdict(message)) == (
         "spec.engine.args",
-        "must not contain <argument>: Tandem sets it; <remedy>",
+        "must not contain <argument>: <remedy>",
     )
 
 

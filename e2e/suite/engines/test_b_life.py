@@ -102,7 +102,9 @@ def test_an_edited_argument_reaches_the_engines_of_both_roles(deployment: Deploy
 def test_a_bad_edit_is_refused_with_the_field_and_the_remedy_and_nothing_changes(deployment: Deployment) -> None:
     before = uids_and_restarts(deployment)
 
-    with pytest.raises(KubectlError, match=r"spec\.engine\.args: Forbidden: must not contain --port=1: Tandem sets it"):
+    with pytest.raises(
+        KubectlError, match=r"spec\.engine\.args: Forbidden: must not contain --port=1: Tandem needs it as it is"
+    ):
         patch(deployment, {"engine": {"args": ["--port=1"]}})
 
     assert uids_and_restarts(deployment) == before

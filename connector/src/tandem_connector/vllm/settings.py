@@ -46,7 +46,8 @@ class ConnectorSettings(BaseModel):
     keys_file: Path | None = None
     """The resource's key (`TANDEM_KEYS_FILE`)."""
     api_key: Annotated[str | None, Field(repr=False)] = None
-    """What the prefill engines were started with as `--api-key` (`VLLM_API_KEY`)."""
+    """What the prefill engines take as their API key: the engine's own (`VLLM_API_KEY`). vLLM gives `--api-key` to its HTTP
+    server only, so that a key that is given so is not known here, and P refuses the prefills."""
 
     disaggregate_above_tokens: Annotated[int, Field(ge=0)] = 256
     """Decode asks for a prefill when more prompt tokens than this are missing; 0: always."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments and environment variables that Tandem sets itself, and the rules that keep arguments out of `args`."""
+"""Arguments and environment variables that Tandem sets itself or can't take, and the rules that keep arguments out of `args`."""
 
 from typing import Final
 
@@ -9,6 +9,7 @@ from tandem_operator.api.rule import Rule, cel_map, cel_text
 _FIXED: Final = "Tandem needs it as it is"
 
 OWNED_ENGINE_ARGUMENTS: Final = {
+    "--api-key": "arguments can be read by all who see the resource; set VLLM_API_KEY in spec.engine.env, from a Secret",
     "--block-size": "use spec.engine.blockSize",
     "--config": "use args, env and the fields of the resource",
     "--data-parallel-size": "use replicas of the role",
@@ -82,7 +83,7 @@ def _without(owned: dict[str, str]) -> list[Rule]:
     return [
         Rule(
             holds=f"!has(self.args) || !self.args.exists(a, {is_owned})",
-            message="must not contain {argument}: Tandem sets it; {remedy}",
+            message="must not contain {argument}: {remedy}",
             at=".args",
             values={
                 "argument": f"{refused}[0]",
