@@ -108,12 +108,18 @@ RULE_REFUSALS: Final = (
         Refusal(
             f"{wrong} in the arguments of spec.{part}",
             f"spec.{part}.args",
-            f"must not contain {wrong}: Tandem sets it; {remedy}",
+            f"must not contain {wrong}: {remedy}",
             spec(**{part: {"args": ["--max-num-seqs=8", wrong, "8"]}}),
             spec(**{part: {"args": ["--max-num-seqs=8", right, "8"]}}),
         )
         for part, wrong, right, remedy in (
             ("engine", "--tensor-parallel-size=8", "--max-model-len=8", "use parallelism.tensor of the role"),
+            (
+                "engine",
+                "--api-key=hush",
+                "--max-model-len=8",
+                "arguments can be read by all who see the resource; set VLLM_API_KEY in spec.engine.env, from a Secret",
+            ),
             ("engine", "-tp", "-q", "use parallelism.tensor of the role"),
             ("engine", "--kv-transfer-config.kv_role=kv_both", "--compilation-config.level=3", "use spec.transfer"),
             ("engine", "--block_size", "--max_num_batched_tokens", "use spec.engine.blockSize"),
@@ -191,7 +197,7 @@ RULE_REFUSALS: Final = (
         Refusal(
             f"a transfer's {field} that vLLM's connector does not know",
             f"spec.transfer.{field}",
-            "has no effect with NixlPull; remove the field, or use Push",
+            "has no effect with spec.transfer.protocol: NixlPull; remove the field, or set that to Push",
             spec(transfer={"protocol": "NixlPull", "reverse": "Disabled", field: value}),
             spec(transfer={"protocol": "Push", "reverse": "Disabled", field: value}),
         )
@@ -221,14 +227,14 @@ RULE_REFUSALS: Final = (
         "Push between engines that are split differently",
         "spec.decode.parallelism.tensor",
         "8 and spec.prefill.parallelism.tensor, which is 4: Push needs equal ones; make them equal, or set "
-        "spec.transfer.protocol to NixlPull",
+        "spec.transfer.protocol: NixlPull",
         spec(**tensor(4, 8)),
         spec(transfer={"protocol": "NixlPull"}, **tensor(4, 8)),
     ),
     Refusal(
         "NixlPull without the front door that runs it",
         "spec.frontDoor.enabled",
-        "NixlPull needs the front door, which runs its two legs; remove the field, or use Push",
+        "spec.transfer.protocol: NixlPull needs the front door, which runs its two legs; remove the field, or set that to Push",
         spec(transfer={"protocol": "NixlPull"}, frontDoor={"enabled": False}),
         spec(transfer={"protocol": "Push"}, frontDoor={"enabled": False}),
     ),

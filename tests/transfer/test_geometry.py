@@ -129,7 +129,7 @@ def test_a_block_in_several_pieces_is_refused_by_the_layers_name_and_with_the_al
         geometry_of({"model.layers.0.self_attn": tensor}, blocks=100)
 
     assert "model.layers.0.self_attn" in str(refused.value)
-    assert "protocol: NixlPull" in str(refused.value)
+    assert "spec.transfer.protocol: NixlPull" in str(refused.value)
 
 
 def test_interleaved_layers_with_a_gap_are_refused() -> None:

@@ -17,7 +17,7 @@ from tandem_connector.contract.messages import MemoryKind, RankMemory
 
 MAX_DESCRIPTORS = (1 << 31) - 1
 """Blocks times regions of one rank: NIXL takes descriptor indices as 32-bit numbers."""
-_ALTERNATIVE = "set `protocol: NixlPull`"
+_ALTERNATIVE = "set `spec.transfer.protocol: NixlPull` on the resource"
 _MAX_LAYOUT = 200
 
 

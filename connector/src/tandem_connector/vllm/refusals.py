@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-_ALTERNATIVE: Final = "set `protocol: NixlPull` on the resource"
+_ALTERNATIVE: Final = "set `spec.transfer.protocol: NixlPull` on the resource"
 HASH_ALGORITHMS: Final = frozenset({"sha256", "sha256_cbor"})
 
 

@@ -132,7 +132,7 @@ TRANSFER_RULES: Final = (
     *(
         Rule(
             holds=f"self.?protocol.orValue('{DEFAULT_PROTOCOL}') == 'Push' || !has(self.{field})",
-            message="has no effect with NixlPull; remove the field, or use Push",
+            message="has no effect with spec.transfer.protocol: NixlPull; remove the field, or set that to Push",
             at=f".{field}",
         )
         for field in ONLY_WITH_PUSH
@@ -199,13 +199,14 @@ SPEC_RULES: Final = (
     Rule(
         holds=f"{_PROTOCOL} != 'Push' || {_tensor('prefill')} == {_tensor('decode')}",
         message="{decode} and spec.prefill.parallelism.tensor, which is {prefill}: Push needs equal ones; "
-        "make them equal, or set spec.transfer.protocol to NixlPull",
+        "make them equal, or set spec.transfer.protocol: NixlPull",
         at=".decode.parallelism.tensor",
         values={"decode": _tensor("decode"), "prefill": _tensor("prefill")},
     ),
     Rule(
         holds=f"{_PROTOCOL} != 'NixlPull' || self.?frontDoor.?enabled.orValue(true)",
-        message="NixlPull needs the front door, which runs its two legs; remove the field, or use Push",
+        message="spec.transfer.protocol: NixlPull needs the front door, which runs its two legs; remove the field, "
+        "or set that to Push",
         at=".frontDoor.enabled",
     ),
     Rule(

@@ -104,7 +104,10 @@ def protocol_of(spec: Spec) -> Protocol:
 def _transfer(given: Transfer) -> PushTransfer | NixlTransfer:
     if (given.protocol or Protocol(DEFAULT_PROTOCOL)) is Protocol.NIXL_PULL:
         for field in given.model_dump(by_alias=True, exclude_none=True).keys() & set(ONLY_WITH_PUSH):
-            raise InvalidSpec(f"spec.transfer.{field}", "has no effect with NixlPull; remove the field, or use Push")
+            raise InvalidSpec(
+                f"spec.transfer.{field}",
+                "has no effect with spec.transfer.protocol: NixlPull; remove the field, or set that to Push",
+            )
         return NixlTransfer(bidirectional=given.reverse not in {None, Reverse.DISABLED})
     patience = PATIENCE_SECONDS if given.deadline is None else seconds_of(given.deadline)
     if not 0 < patience <= seconds_of(LONGEST_DEADLINE):
@@ -124,7 +127,8 @@ def _check_tensors(transfer: PushTransfer | NixlTransfer, *, prefill: int, decod
     what = f"{decode} and prefill's {prefill}"
     field = "spec.decode.parallelism.tensor"
     if isinstance(transfer, PushTransfer) and prefill != decode:
-        raise InvalidSpec(field, f"{what}: Push needs equal ones; make them equal, or use NixlPull")
+        remedy = "make them equal, or set spec.transfer.protocol: NixlPull"
+        raise InvalidSpec(field, f"{what}: Push needs equal ones; {remedy}")
     if max(prefill, decode) % min(prefill, decode):
         raise InvalidSpec(field, f"{what}: one must be a multiple of the other")
 
