@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tandem_connector.contract.messages import Envelope, Purpose
 from tandem_connector.exchange.commands import LoadEnded
 from tandem_connector.exchange.exchange import Exchange
-from tandem_connector.exchange.liveness import Liveness
+from tandem_connector.exchange.liveness import Liveness, LivenessSettings
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import (
     BlockHash,
@@ -85,7 +85,7 @@ class Engine:
         self.pool = ToyPool(POOL, publishes=publishes)
         self.pool.keep_free = 2
         self.exchange = make(id_, self.pool)
-        self.liveness = Liveness()
+        self.liveness = Liveness(LivenessSettings(silent_after=2.0))
         self.inbox: list[Envelope] = []
         self.requests: dict[RequestId, Request] = {}
         self.ending: list[Request] = []

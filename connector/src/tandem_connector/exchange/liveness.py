@@ -20,8 +20,14 @@ class LivenessSettings:
 
     interval: float = 0.5
     """Seconds between two pings of a peer from which nothing else is heard."""
-    silent_after: float = 2.0
-    """Seconds without a message after which a peer counts as silent."""
+    silent_after: float = 5.0
+    """Seconds without a message after which a peer counts as silent.
+
+    Ten pings. A thread that only answers messages needs a slice of a core and Python's lock: four ranks that spin on two
+    cores kept one waiting for more than 2 s. What it must be short against is `patience` (20 s), for which a request
+    waits for a P at most. A P that dies is noticed sooner, because its HTTP connection ends; only one that is frozen, or
+    cut off, is noticed by its silence, and being wrong of it costs what was wanted of it.
+    """
     silent_interval: float = 2.0
     """Seconds between two pings of a silent peer."""
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tandem_connector.contract.environment import KEYS_FILE, PEERS_FILE, ROLE, SIDE_CHANNEL_PORT
 from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
+from tandem_connector.exchange.liveness import DEFAULTS as LIVENESS
 
 HOST_VARIABLE: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 """The pod's address; the one that the peer table gives to peers. Read under vLLM's own name for it."""
@@ -69,8 +70,8 @@ class ConnectorSettings(BaseModel):
     """Full blocks that a request computes between two offers while it decodes; 0: only at its end."""
     quarantine_share: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Part of the pool that may be in quarantine before the engine is unhealthy."""
-    silent_after: Annotated[float, Field(ge=0.5, le=120)] = 2.0
-    """Seconds without a word after which a peer counts as silent. More where engines share their cores with others."""
+    silent_after: Annotated[float, Field(ge=0.5, le=120)] = LIVENESS.silent_after
+    """Seconds without a word after which a peer counts as silent."""
     backends: Annotated[tuple[str, ...], Field(min_length=1)] = ("UCX",)
     """NIXL backends, the first that takes the memory is used."""
     journal: Path | None = None
