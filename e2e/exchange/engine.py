@@ -23,7 +23,7 @@ from tandem_connector.contract.environment import PEERS_FILE, ROLE
 from tandem_connector.contract.peers import Address, Parallelism, Peer
 from tandem_connector.contract.types import EngineId, EngineState, Role
 from tandem_connector.vllm.journal import read_journal
-from tandem_connector.vllm.settings import HOST_VARIABLE, PORT_VARIABLE
+from tandem_connector.vllm.settings import API_KEY_VARIABLE, HOST_VARIABLE, PORT_VARIABLE
 
 BLOCK_SIZE = 32
 """Tokens per KV block, of all engines here."""
@@ -202,7 +202,9 @@ class Engine:
             urllib.error.HTTPError: it answered with an error.
         """
         data = b"" if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method="POST")
+        key = self.spec.environment.get(API_KEY_VARIABLE)
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        request = urllib.request.Request(self.url + path, data, headers, method="POST")
         with urllib.request.urlopen(request, timeout=timeout) as response:
             content = response.read()
         return json.loads(content) if content else None

@@ -7,19 +7,26 @@ import pytest
 
 from tandem_connector.asking.commands import ComputeLocally, Prefilled, WantFrom
 from tandem_connector.asking.types import LocalReason
-from tandem_connector.contract.messages import CancelAck, Missing, MissingReason, Purpose, Want
-from tandem_connector.contract.types import WantId
+from tandem_connector.contract.messages import CancelAck, Missing, MissingReason, Offer, Purpose, Want
+from tandem_connector.contract.types import OfferId, WantId
 from tandem_connector.exchange.commands import LoadEnded, Send
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.types import BlockId, EngineId, RequestId, Seconds
+from tandem_connector.exchange.worth import Worth
 from tandem_connector.vllm.asker import Decision
 from tandem_connector.vllm.loading import DECISION_PATIENCE, Loading
 from tandem_connector.vllm.orders import FinishedLoad
 from tandem_connector.vllm.turns import Source
 from tests.exchange.builders import ME, Engine, indices, names
+from tests.exchange.toy_pool import BLOCK_SIZE
 
 R, OTHER = RequestId("r"), RequestId("other")
 P1, P2 = EngineId("p1"), EngineId("p2")
+SOURCE = Source(P1, 4, Seconds(200.0), Purpose.REVERSE_FETCH)
+
+
+def landing(blocks: int) -> Offer:
+    return Offer(OfferId(1), Purpose.REVERSE_PUSH, 0, names(0, blocks))
 
 
 class HeardAsker:
@@ -44,8 +51,17 @@ class Requests:
         self.exchange: Exchange = self.engine.exchange
         self.asker = HeardAsker()
         self.coming: set[RequestId] = set()
-        self.loading = Loading(self.exchange, self.asker, self.coming, hold=3.0, offers=offers, fetches=fetches)
+        self.worth = Worth(BLOCK_SIZE, Seconds(60.0))
+        self.loading = Loading(
+            self.exchange, self.asker, self.coming, self.worth, hold=3.0, offers=offers, fetches=fetches
+        )
         self.sent: list[Send] = []
+
+    def measured(self, *, token: float, block: float) -> "Requests":
+        """A prompt token takes so long to compute, and a block to come."""
+        self.worth.computed(100, 100 * token, self.now)
+        self.worth.moved(100, 100 * block, self.now)
+        return self
 
     @property
     def now(self) -> Seconds:
@@ -280,6 +296,47 @@ def test_but_not_longer_than_that_is_worth() -> None:
     assert requests.loading.tick(requests.now)
     assert requests.loading.next_due() is None
     assert requests.matched(request=OTHER) == 4
+
+
+def test_what_lands_is_waited_for_as_long_as_computing_it_would_take() -> None:
+    requests = Requests().measured(token=0.5, block=0.01)
+    requests.engine.hears(landing(3), peer=P1)
+    requests.arrives(source=SOURCE)
+    assert requests.matched() is None
+    assert requests.loading.next_due() == requests.now + 3 * BLOCK_SIZE * 0.5
+    requests.engine.now = Seconds(requests.now + 3.0)
+    assert requests.matched() == 4
+
+
+def test_what_lands_is_not_waited_for_when_it_is_computed_sooner() -> None:
+    requests = Requests().measured(token=0.001, block=1.0)
+    requests.engine.hears(landing(3), peer=P1)
+    requests.arrives(source=SOURCE)
+    assert requests.matched() == 0
+    turn = requests.loading.turn(R)
+    assert turn is not None
+    assert (turn.hold, turn.fetch) == (0.0, False)
+
+
+@pytest.mark.parametrize(("block", "fetched"), [(0.001, 4), (1.0, 0)])
+def test_what_decode_holds_is_fetched_if_that_is_sooner_than_to_compute_it(block: float, fetched: int) -> None:
+    requests = Requests().measured(token=0.01, block=block).arrives(source=SOURCE)
+    assert requests.matched() == fetched
+    turn = requests.loading.turn(R)
+    assert turn is not None
+    assert (turn.hold, turn.fetch) == (None, bool(fetched))
+
+
+def test_a_choice_is_made_once() -> None:
+    requests = Requests().arrives(source=SOURCE)
+    assert requests.matched() == 4
+    requests.measured(token=0.001, block=1.0)
+    assert requests.matched() == 4
+
+
+def test_what_was_asked_of_prefill_is_waited_for_whatever_was_measured() -> None:
+    requests = Requests().measured(token=0.001, block=1.0).arrives().from_p()
+    assert requests.matched() == 4
 
 
 def test_prefill_fetches_what_decode_holds_and_does_not_wait_for_the_rest() -> None:

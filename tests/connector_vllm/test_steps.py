@@ -43,6 +43,15 @@ def test_what_was_cached_or_received_is_not_filled() -> None:
     assert steps.scheduled([Scheduled(R, 8, 6)], blocks_of) == [fresh(2, 3)]
 
 
+def test_the_prompt_tokens_of_a_step_are_counted() -> None:
+    steps = with_request(names(3), prompt=14)
+    counted = []
+    for before, tokens in ((0, 6), (6, 8), (14, 1)):
+        steps.scheduled([Scheduled(R, before, tokens)], blocks_of)
+        counted.append(steps.prompt_tokens)
+    assert counted == [6, 8, 0]
+
+
 def test_a_step_that_completes_no_block_fills_none() -> None:
     steps = with_request(names(1), prompt=6)
     steps.scheduled([Scheduled(R, 0, 6)], blocks_of)

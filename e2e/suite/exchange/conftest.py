@@ -14,8 +14,8 @@ from e2e.exchange.engines import Engine, Engines, EngineSpec, running
 from e2e.exchange.prompts import Prompt, ask
 from tandem_connector.contract.types import Role
 
-EVERY_PREFILL = {"disaggregate_above_tokens": 64}
-"""Two blocks: whatever is worth a prefill is asked for."""
+EVERY_PREFILL = {"disaggregate_above_tokens": 64, "estimate_age": 0}
+"""Two blocks: whatever is worth a prefill is asked for. And whatever decode holds is fetched, however fast prefill is."""
 PROMPTS = tuple(
     Prompt(seed, tokens) for seed, tokens in ((1, 1_500), (2, 800), (3, 2_500), (4, 700), (5, 900), (6, 3_000))
 )

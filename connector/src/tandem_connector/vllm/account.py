@@ -29,6 +29,11 @@ class TurnAccount(msgspec.Struct, frozen=True, kw_only=True):
     computed_by_prefill: _Count | None = None
     """Prompt tokens that P computed, if it has said so by the end of the turn."""
     fetched_by_prefill: _Count | None = None
+    fetch: bool | None = None
+    """Whether the engine fetched what a peer held for the request, or computed it because that was to be sooner; None: no
+    peer held enough."""
+    wait: bool | None = None
+    """The same of blocks that were on their way here already."""
     waited_ms: float
     """How long the request waited for other engines' blocks."""
     local: str = ""
@@ -45,6 +50,8 @@ def account_of(turn: Turn, progress: Progress, output: int, block_size: int) -> 
         computed=progress.computed,
         computed_by_prefill=turn.receipt.computed_tokens if turn.receipt is not None else None,
         fetched_by_prefill=turn.receipt.fetched_tokens if turn.receipt is not None else None,
+        fetch=turn.fetch,
+        wait=None if turn.hold is None else turn.hold > 0,
         waited_ms=round(turn.waited * 1000, 3),
         local=turn.why_local,
     )

@@ -13,6 +13,7 @@ from tandem_connector.exchange.types import Seconds, WriteEnd
 from tandem_connector.vllm.asker import Asker, Decision
 from tandem_connector.vllm.commands import DropPeer, Expect, Forget, Submit, Withdraw
 from tandem_connector.vllm.loading import Loading
+from tandem_connector.vllm.measuring import Measuring
 from tandem_connector.vllm.metrics import State
 from tandem_connector.vllm.network.events import (
     PeerBack,
@@ -42,9 +43,12 @@ READD_AFTER: Final = 2.0
 class Conduct:
     """Of one engine; scheduler's thread."""
 
-    def __init__(self, exchange: Exchange, loading: Loading, surroundings: Surroundings, ranks: int) -> None:
+    def __init__(
+        self, exchange: Exchange, loading: Loading, measuring: Measuring, surroundings: Surroundings, *, ranks: int
+    ) -> None:
         self._exchange = exchange
         self._loading = loading
+        self._measuring = measuring
         self._surroundings = surroundings
         self._ranks = Ranks(ranks)
         self._hellos: dict[EngineId, Hello] = {}
@@ -219,8 +223,12 @@ class Conduct:
                 self._ranks.forget(want)
                 self._orders.append(Forget(want))
             case commands.LoadEnded():
+                self._measuring.ended(command, now)
                 self._loading.load_ended(command, now)
-            case commands.LandingCommitted() | commands.LandingEnded() | commands.ServingEnded() | commands.MoveEnded():
+            case commands.LandingEnded():
+                self._measuring.ended(command, now)
+                _log.debug("%s", command)
+            case commands.LandingCommitted() | commands.ServingEnded() | commands.MoveEnded():
                 _log.debug("%s", command)
             case commands.Unhealthy(why):
                 self._healthy = False

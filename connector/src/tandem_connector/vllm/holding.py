@@ -5,15 +5,17 @@ from collections.abc import Iterable
 
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.types import BlockHash, RequestId, Seconds
+from tandem_connector.exchange.worth import Worth
 from tandem_connector.vllm.turns import Turn
 
 
 class Holding:
     """Which requests the scheduler is asked to come back to, and when."""
 
-    def __init__(self, exchange: Exchange, patience: float) -> None:
+    def __init__(self, exchange: Exchange, worth: Worth, patience: float) -> None:
         """Hold no request for more than `patience` seconds in all."""
         self._exchange = exchange
+        self._worth = worth
         self._patience = patience
         self._settling: dict[RequestId, frozenset[BlockHash]] = {}
         """What has come for requests that the scheduler hasn't looked at since: it enters the cache only then."""
@@ -22,13 +24,19 @@ class Holding:
     def holds(self, turn: Turn, computed: int, usable: int, now: Seconds) -> bool:
         """Whether the request, which has `computed` blocks of `usable`, is to wait for what comes for somebody else."""
         self._again.pop(turn.request, None)
-        lacks = computed < min(usable, len(turn.hashes))
         if turn.held_since is not None:
             turn.waited, turn.held = turn.waited + now - turn.held_since, turn.held + now - turn.held_since
-        turn.held_since = now if lacks and self._comes(turn.hashes[computed]) and turn.held < self._patience else None
-        if turn.held_since is None:
+            turn.held_since = None
+        lacking = turn.hashes[computed:usable]
+        if not lacking or not self._comes(lacking[0]):
             return False
-        self.ask_again(turn.request, Seconds(now + self._patience - turn.held))
+        if turn.hold is None:
+            coming = next((index for index, name in enumerate(lacking) if not self._comes(name)), len(lacking))
+            turn.hold = min(self._patience, self._worth.patience(coming, now))
+        if turn.held >= turn.hold:
+            return False
+        turn.held_since = now
+        self.ask_again(turn.request, Seconds(now + turn.hold - turn.held))
         return True
 
     def _comes(self, block_hash: BlockHash) -> bool:

@@ -26,6 +26,7 @@ from tandem_connector.exchange.types import (
     Seconds,
     WantId,
 )
+from tandem_connector.exchange.worth import Worth
 from tandem_connector.vllm.asker import AskerPort, Decision
 from tandem_connector.vllm.holding import Holding
 from tandem_connector.vllm.orders import FinishedLoad
@@ -46,6 +47,7 @@ class Loading:
         exchange: Exchange,
         asker: AskerPort | None,
         coming: Container[RequestId],
+        worth: Worth,
         *,
         hold: float,
         offers: bool,
@@ -57,6 +59,7 @@ class Loading:
             exchange: the engine's.
             asker: None on an engine that asks nobody.
             coming: requests that asking was told of, and that haven't ended.
+            worth: whether blocks that are elsewhere are worth waiting for.
             hold: seconds for which a request waits for blocks that are on their way for somebody else.
             offers: whether a request's blocks are offered to its P.
             fetches: whether sources of `Purpose.REVERSE_FETCH` may be used.
@@ -64,7 +67,8 @@ class Loading:
         self._exchange = exchange
         self._asker = asker
         self._coming = coming
-        self._holding = Holding(exchange, hold)
+        self._worth = worth
+        self._holding = Holding(exchange, worth, hold)
         self._offers = offers
         self._fetches = fetches
         self._turns: dict[RequestId, Turn] = {}
@@ -184,11 +188,25 @@ class Loading:
             self._help_itself(turn)
         source = turn.source
         stop = 0 if source is None else min(source.stop, usable, len(turn.hashes), computed + MAX_BLOCKS)
-        if turn.phase is not Phase.READY or source is None or stop - computed < source.least or now >= source.deadline:
+        if (
+            turn.phase is not Phase.READY
+            or source is None
+            or now >= source.deadline
+            or not self._is_worth(turn, source, stop - computed, now)
+        ):
             turn.phase = Phase.DONE
             return 0
         turn.start, turn.stop = computed, stop
         return stop - computed
+
+    def _is_worth(self, turn: Turn, source: Source, blocks: int, now: Seconds) -> bool:
+        if blocks < source.least:
+            return False
+        if source.purpose is not Purpose.REVERSE_FETCH:
+            return True
+        if turn.fetch is None:
+            turn.fetch = self._worth.patience(blocks, now) > 0
+        return turn.fetch
 
     def computes(self, request: RequestId) -> None:
         """The engine computes the request: what has come for it has entered the cache."""

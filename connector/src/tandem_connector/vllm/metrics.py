@@ -51,6 +51,7 @@ COUNTERS: Final = (
         "prefills", ("what",), "Prefills that were answered, shared by several requests, or went on for another one"
     ),
     Metric("notes_refused", ("problem",), "Prefill requests whose note was not used, by why"),
+    Metric("choices", ("of", "choice"), "Turns whose blocks were to be fetched, or waited for, by what was chosen"),
     Metric("prompt_tokens", ("source",), "Prompt tokens of turns that ended, by where their KV came from"),
 )
 GAUGES: Final = (
@@ -90,6 +91,7 @@ class Meter:
         self._told: Numbers = {}
         self._gauges: Numbers = {}
         self._tokens: dict[str, float] = {}
+        self._choices: dict[str, float] = {}
         self._notes: dict[str, float] = {}
         self._waits: list[float] = []
 
@@ -98,6 +100,10 @@ class Meter:
         received = {str(purpose): tokens for purpose, tokens in account.received.items()}
         for source, tokens in {"computed": account.computed, "cached": account.cached, **received}.items():
             self._tokens[source] = self._tokens.get(source, 0) + tokens
+        for of, elsewhere in {"fetch": account.fetch, "wait": account.wait}.items():
+            if elsewhere is not None:
+                label = SEPARATOR.join((of, of if elsewhere else "compute"))
+                self._choices[label] = self._choices.get(label, 0) + 1
         if account.waited_ms:
             self._waits.append(account.waited_ms / 1000)
 
@@ -107,7 +113,12 @@ class Meter:
 
     def news(self, state: State) -> dict[str, Any] | None:
         """What has changed since the last call: `counters`, `gauges`, `waits`; None if nothing has."""
-        now = {**_counters(state), "prompt_tokens": dict(self._tokens), "notes_refused": dict(self._notes)}
+        now = {
+            **_counters(state),
+            "choices": dict(self._choices),
+            "prompt_tokens": dict(self._tokens),
+            "notes_refused": dict(self._notes),
+        }
         added = {name: _added(values, self._told.get(name, {})) for name, values in now.items()}
         added = {name: values for name, values in added.items() if values}
         gauges = _gauges(state)

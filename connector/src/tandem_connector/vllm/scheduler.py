@@ -14,6 +14,7 @@ from tandem_connector.contract.types import EngineId, Role
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import BlockHash, BlockId, Purpose, RequestId, Seconds, StepId
+from tandem_connector.exchange.worth import Worth
 from tandem_connector.vllm.account import account_of, account_params, receipt_of
 from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, is_worth_offering
 from tandem_connector.vllm.conduct import Conduct
@@ -21,6 +22,7 @@ from tandem_connector.vllm.doorbell import Ring
 from tandem_connector.vllm.journal import Journal
 from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.loading import Loading
+from tandem_connector.vllm.measuring import Measuring
 from tandem_connector.vllm.metrics import Meter
 from tandem_connector.vllm.orders import RankReport, StepOrders
 from tandem_connector.vllm.recording import RecordedExchange
@@ -103,15 +105,20 @@ class SchedulerSide:
         self._block_bytes = block_bytes
         self._idle_wait = idle_wait
         self._surroundings.start(hello, block_size=self._block_size, model=model)
+        worth = Worth(self._block_size, Seconds(self._settings.estimate_age))
+        self._measuring = Measuring(worth)
         self._loading = Loading(
             self._exchange,
             self._surroundings.asker,
             self._asked,
+            worth,
             hold=self._settings.landing_deadline,
             offers=self._settings.reverse.pushes,
             fetches=self._settings.reverse.fetches,
         )
-        self._conduct = Conduct(self._exchange, self._loading, self._surroundings, len(hello.ranks))
+        self._conduct = Conduct(
+            self._exchange, self._loading, self._measuring, self._surroundings, ranks=len(hello.ranks)
+        )
 
     def close(self) -> None:
         """The engine ends."""
@@ -230,6 +237,8 @@ class SchedulerSide:
             self._sleep()
         now = _now()
         fresh = self._steps.scheduled(self._scheduled(output), self._blocks_of)
+        if computes:
+            self._measuring.scheduled(self._step, self._steps.prompt_tokens, now)
         for blocks in fresh:
             self._learn(self._requests[blocks.request], blocks.position, blocks.position + len(blocks.hashes))
         self._exchange.step_scheduled(self._step, fresh)
@@ -294,6 +303,7 @@ class SchedulerSide:
         if listed:
             ran = min(report.step for report in listed)
             self._computing = {step for step in self._computing if step > ran}
+            self._measuring.ran(ran, now)
         self._turn(now)
 
     def _is_busy(self) -> bool:

@@ -61,7 +61,11 @@ class ConnectorSettings(BaseModel):
     fetch_deadline: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Seconds for which prefill waits for what it fetches from decode."""
     fetch_min_blocks: Annotated[int, Field(ge=1)] = 4
-    """Prefill fetches nothing when fewer blocks than this are to be had: computing them is as fast."""
+    """Prefill fetches nothing when fewer blocks than this are to be had, whatever it has measured."""
+    estimate_age: Annotated[float, Field(ge=0, le=3_600)] = 60.0
+    """Prefill computes what decode holds, or what is landing, where that is sooner than to wait for it, by what its own steps
+    and wants took. What was measured longer ago than this many seconds doesn't count: before there is a measure it fetches
+    and waits. 0: it always does."""
     landing_share: Annotated[float, Field(ge=0, le=1)] = 0.25
     """Part of the free blocks that may be taken at one time for what peers offer."""
     landing_deadline: Annotated[float, Field(gt=0, le=600)] = 5.0

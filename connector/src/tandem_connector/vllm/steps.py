@@ -43,6 +43,8 @@ class Steps:
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
         self._requests: dict[RequestId, Progress] = {}
+        self.prompt_tokens = 0
+        """Prompt tokens that the last step computes."""
 
     def arrived(self, request: RequestId, hashes: Sequence[BlockHash], prompt: int) -> None:
         """A request is new; `hashes` is the engine's own growing list."""
@@ -59,13 +61,14 @@ class Steps:
         block was scheduled; it is then announced with the next one: later than need be, never earlier.
         """
         fresh = []
+        self.prompt_tokens = 0
         for each in step:
             progress = self._requests.get(each.request)
             if progress is None:
                 continue
-            progress.computed += max(
-                0, min(each.before + each.tokens, progress.prompt) - min(each.before, progress.prompt)
-            )
+            of_prompt = max(0, min(each.before + each.tokens, progress.prompt) - min(each.before, progress.prompt))
+            progress.computed += of_prompt
+            self.prompt_tokens += of_prompt
             held = each.before // self._block_size
             # Below what was announced: it was preempted, and computes again. Above, the first time: cached or received.
             start = held if progress.announced is None else min(progress.announced, held)

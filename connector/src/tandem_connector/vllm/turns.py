@@ -58,6 +58,10 @@ class Turn:
     held_since: Seconds | None = None
     held: float = 0.0
     """Seconds for which it was held for blocks on their way for somebody else."""
+    hold: float | None = None
+    """Seconds for which it may be held; None before that had to be decided."""
+    fetch: bool | None = None
+    """Whether what a peer holds is fetched, or computed because that is sooner; None before that had to be decided."""
     ended: bool = False
     # -- the account
     local_blocks: int | None = None
