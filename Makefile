@@ -15,6 +15,7 @@ export PATH := $(PATH):/usr/local/go/bin
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-15s\033[0m %s\n", $$1, $$2}' Makefile
 	@echo
+	@echo "  COMPARE=no ends the demo with its first table; CHART=file names where its chart goes."
 	@echo "  CLUSTER=local|kind|kubeconfig chooses where Kubernetes comes from (default: kind where a Docker engine"
 	@echo "  answers, else local). TANDEM_CACHE holds what is expensive to build (default ~/.cache/tandem)."
 
@@ -27,8 +28,8 @@ prepare: setup ## Build what cluster and engines need: Kubernetes, the engine en
 	@$(PYTHON) -m e2e.prepare
 
 .PHONY: demo
-demo: setup ## From nothing to an answered conversation: cluster, operator, engines, a table of what was computed and moved
-	@$(PYTHON) -m e2e.demo up
+demo: setup ## From nothing to an answered conversation: cluster, operator, engines, what was computed and moved, compared
+	@$(PYTHON) -m e2e.demo up $(if $(filter no,$(COMPARE)),--no-compare) $(if $(CHART),--chart "$(CHART)")
 
 .PHONY: demo-down
 demo-down: setup ## Remove all that `make demo` started

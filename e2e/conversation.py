@@ -2,7 +2,7 @@
 """A scripted conversation of several turns over the OpenAI API, streamed, as an agent has it: each turn resends all."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from openai import OpenAI
@@ -51,8 +51,12 @@ class Conversation:
         self._max_tokens = max_tokens
         self._messages: list[ChatCompletionMessageParam] = [{"role": "system", "content": SYSTEM}]
 
-    def say(self, text: str) -> Turn:
+    def say(self, text: str, heard: Callable[[str], None] | None = None) -> Turn:
         """Send the conversation so far and `text`, read the streamed answer to its end.
+
+        Args:
+            text: what the user says.
+            heard: called with the answer so far whenever something is added.
 
         Raises:
             openai.APIError: the server refused or broke off.
@@ -74,6 +78,8 @@ class Conversation:
             if chunk.choices and chunk.choices[0].delta.content:
                 first = first or time.monotonic()
                 pieces.append(chunk.choices[0].delta.content)
+                if heard:
+                    heard("".join(pieces))
             if chunk.usage:
                 prompt_tokens, output_tokens = chunk.usage.prompt_tokens, chunk.usage.completion_tokens
         answer = "".join(pieces)

@@ -2,7 +2,7 @@
 """Tandem on a cluster: images loaded, chart installed, a resource's pods reached."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -83,17 +83,17 @@ def pools_account(kubectl: Kubectl, resource: str) -> PoolsAccount:
     )
 
 
-def settled_account(kubectl: Kubectl, resource: str, earlier: PoolsAccount, prompt_tokens: int) -> PoolsAccount:
-    """As `pools_account`, once decode has accounted for so many prompt tokens since `earlier` and nothing moves any more.
+def settled_account(read: Callable[[], PoolsAccount], earlier: PoolsAccount, prompt_tokens: int) -> PoolsAccount:
+    """What `read` says once decode has accounted for so many prompt tokens since `earlier` and nothing moves any more.
 
     An engine tells of a turn a moment after its last token, and what goes back to prefill goes after that. What has not
     settled after ten seconds is returned as it is.
     """
     end = time.monotonic() + SETTLED_WITHIN
-    account = pools_account(kubectl, resource)
+    account = read()
     while time.monotonic() < end:
         time.sleep(0.5)
-        before, account = account, pools_account(kubectl, resource)
+        before, account = account, read()
         if account == before and account.decode.prompt - earlier.decode.prompt >= prompt_tokens:
             break
     return account

@@ -9,6 +9,7 @@ import yaml
 from e2e.cluster.interface import NodeFacts
 from e2e.engine.environment import EngineEnvironment
 from e2e.images.catalogue import ENGINE_VENV
+from tandem_connector.contract.reverse import Reverse
 from tandem_operator.api.transfer import Protocol
 
 SAMPLE = Path(__file__).parent.parent / "manifests" / "samples" / "cpu-tiny.yaml"
@@ -20,12 +21,22 @@ def cpu_resource(
     facts: NodeFacts,
     environment: EngineEnvironment,
     model: Path,
+    *,
     name: str = "",
     protocol: Protocol = Protocol.PUSH,
+    reverse: Reverse | None = None,
 ) -> dict[str, Any]:
     """The sample as it can run there: environment and model mounted from this machine where nodes can see it.
 
     On other clusters its engine image must hold both.
+
+    Args:
+        facts: what is known of the nodes.
+        environment: the engine's.
+        model: its folder.
+        name: of the resource; default: the sample's.
+        protocol: how KV goes from prefill to decode.
+        reverse: which ways it goes back; None: the protocol's default.
     """
     with SAMPLE.open() as file:
         resource: dict[str, Any] = yaml.safe_load(file)
@@ -36,6 +47,8 @@ def cpu_resource(
     if protocol is Protocol.PUSH:
         # The script's turns are short: with the default decode would compute their few new words itself.
         spec["transfer"]["disaggregateAboveTokens"] = 32
+    if reverse is not None:
+        spec["transfer"]["reverse"] = reverse.value
     volumes = []
     if facts.can_mount_host_paths:
         spec["model"]["source"] = {"volume": {"hostPath": str(model)}}

@@ -4,16 +4,19 @@
 import argparse
 import subprocess
 import sys
+from pathlib import Path
 
 import openai
 
 from e2e.cache import BuildError
 from e2e.cluster import chosen_cluster
 from e2e.cluster.interface import ClusterError
-from e2e.demo.run import NotReadyError, run_demo
+from e2e.demo.ready import NotReadyError
+from e2e.demo.run import run_demo
 from e2e.installation import InstallationError
 from e2e.kubectl import KubectlError
 
+CHART = Path(".state/demo.svg")
 WHERE_TO_LOOK = """
 What to look at:
   .venv/bin/python -m e2e.cluster status                      the cluster and its logs
@@ -27,11 +30,15 @@ def main() -> int:
     """Run the demo or remove it; 0 when it went well."""
     parser = argparse.ArgumentParser(prog="python -m e2e.demo", description=__doc__)
     parser.add_argument("command", choices=("up", "down"))
-    command = parser.parse_args().command
+    parser.add_argument("--no-compare", action="store_true", help="hold the conversation over Push only")
+    parser.add_argument(
+        "--chart", type=Path, default=CHART, help="where the comparison's chart goes (default: %(default)s)"
+    )
+    options = parser.parse_args()
     try:
         cluster = chosen_cluster()
-        if command == "up":
-            run_demo(cluster)
+        if options.command == "up":
+            run_demo(cluster, None if options.no_compare else options.chart)
         else:
             cluster.down()
             print("The demo's cluster is gone; what is expensive to build stays in the cache.")

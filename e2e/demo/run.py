@@ -2,39 +2,35 @@
 """The demo's steps, in order. Each may be run again: what is there already is taken as it is."""
 
 import time
-import uuid
+from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
 from e2e.cluster.interface import Cluster
 from e2e.cluster.progress import Progress
-from e2e.conversation import SCRIPT, Conversation
-from e2e.demo.table import Row, table_of
+from e2e.conversation import SCRIPT, Turn
+from e2e.demo.chart import chart_of
+from e2e.demo.compare import HEADLINE, forget_conversations, held_otherwise
+from e2e.demo.held import HeldConversation, first_difference
+from e2e.demo.hold import hold_through
+from e2e.demo.plain import remove
+from e2e.demo.ready import wait_until_ready
+from e2e.demo.table import comparison_of, table_of
 from e2e.engine.environment import build_environment
-from e2e.engine.model import MODEL_NAME, cached_model
-from e2e.installation import (
-    condition,
-    engine_pods,
-    front_door,
-    install_operator,
-    is_ready,
-    load_images,
-    pools_account,
-    settled_account,
-)
-from e2e.kubectl import Kubectl, Manifest
+from e2e.engine.model import cached_model
+from e2e.installation import install_operator, load_images
+from e2e.kubectl import Kubectl
 from e2e.sample import cpu_resource
 
-READY_WITHIN = 900.0
-"""Seconds for two engines to start on a slow machine."""
 
+def run_demo(cluster: Cluster, chart: Path | None) -> None:
+    """Bring everything up, hold the conversation, print the table, compare, and say what to try next.
 
-class NotReadyError(Exception):
-    """Something did not become ready in time. The text says what it was like at the end."""
-
-
-def run_demo(cluster: Cluster) -> None:
-    """Bring everything up, hold the conversation, print the table and what to try next."""
+    Args:
+        cluster: started when it isn't up.
+        chart: where the comparison's chart goes; None: don't compare.
+    """
     began = time.monotonic()
     console = Console()
     # The cluster first: it asks for root and Go, and nobody shall download gigabytes before hearing that.
@@ -44,71 +40,41 @@ def run_demo(cluster: Cluster) -> None:
     with Progress("installing the operator with Helm"):
         install_operator(cluster)
     kubectl = Kubectl(cluster)
+    # Of a demo that was stopped, it would take a core from the engines.
+    remove(kubectl)
     resource = cpu_resource(cluster.facts(), environment, model)
     name = resource["metadata"]["name"]
     kubectl.apply(resource)
     wait_until_ready(kubectl, name)
-    console.print(f"\n{name} is ready, {time.monotonic() - began:.0f} s after the start.\n")
-    rows = _talk(cluster, kubectl, name, console)
-    console.print(table_of(rows, "A conversation over prefill (P) and decode (D), protocol Push"))
-    console.print(_explanation(rows), highlight=False, soft_wrap=True)
-    console.print(_next_steps(name), highlight=False, soft_wrap=True)
+    if chart:
+        forget_conversations(kubectl, name)
+    _say(console, f"\n{name} is ready, {time.monotonic() - began:.0f} s after the start.\n")
+    _say(console, f"A conversation of {len(SCRIPT)} turns through its front door:\n")
+    headline = HeldConversation(
+        HEADLINE, hold_through(cluster, kubectl, name, HEADLINE, lambda text, turn: _tell(console, text, turn))
+    )
+    console.print(table_of(headline.rows, "A conversation over prefill (P) and decode (D), protocol Push"))
+    _say(console, _explanation(headline))
+    if chart:
+        _say(console, "\nThe same conversation over other ways to run the model (COMPARE=no leaves this out):")
+        conversations = (headline, *held_otherwise(cluster, environment, model))
+        console.print()
+        console.print(comparison_of(conversations, "Prompt tokens computed and KV moved, turn by turn"))
+        chart.parent.mkdir(parents=True, exist_ok=True)
+        chart.write_text(chart_of(conversations), encoding="utf-8")
+        _say(console, f"{_comparison(conversations)}\nAs a chart: {chart}\n")
+        _say(console, f"{name} is back at Push; its engines take a minute to start.")
+    _say(console, _next_steps(name))
+    _say(console, f"{time.monotonic() - began:.0f} s in all.")
 
 
-def wait_until_ready(kubectl: Kubectl, name: str, within: float = READY_WITHIN) -> Manifest:
-    """The resource once the operator says Ready; shows meanwhile what is being waited for.
-
-    Raises:
-        NotReadyError: it was not within so many seconds.
-    """
-    with Progress(f"waiting for {name}") as progress:
-        while True:
-            resource = kubectl.get("pdi", name) or {}
-            if resource and is_ready(resource):
-                return resource
-            if progress.elapsed > within:
-                raise NotReadyError(f"{name} is not ready after {within:.0f} s: {_standing(kubectl, name, resource)}")
-            progress.update(_standing(kubectl, name, resource))
-            time.sleep(1.0)
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)
 
 
-def _standing(kubectl: Kubectl, name: str, resource: Manifest) -> str:
-    states = {pod["metadata"]["name"]: _pod_state(pod) for pod in engine_pods(kubectl, name)}
-    pods = ", ".join(f"{pod} {state}" for pod, state in states.items())
-    if "starting" in states.values():
-        return pods
-    # Nothing starts: what the operator says is what matters.
-    _, reason, message = condition(resource, "Ready")
-    return "; ".join(part for part in (message or reason, pods) if part)
-
-
-def _pod_state(pod: Manifest) -> str:
-    for status in pod["status"].get("containerStatuses", []):
-        if waiting := status.get("state", {}).get("waiting"):
-            return str(waiting.get("reason", "waiting"))
-        if status.get("ready"):
-            return "ready"
-        if "running" in status.get("state", {}):
-            return "starting"
-    return str(pod["status"].get("phase", "unknown")).lower()
-
-
-def _talk(cluster: Cluster, kubectl: Kubectl, name: str, console: Console) -> list[Row]:
-    rows = []
-    with front_door(cluster, kubectl, name) as url:
-        console.print(f"A conversation of {len(SCRIPT)} turns through {url}:\n")
-        conversation = Conversation(url, MODEL_NAME, session=uuid.uuid4().hex)
-        account = pools_account(kubectl, name)
-        for number, text in enumerate(SCRIPT, start=1):
-            with Progress(f"turn {number}"):
-                turn = conversation.say(text)
-            console.print(f"  [bold]user[/bold]       {_shortened(text)}", highlight=False, soft_wrap=True)
-            console.print(f"  [bold]assistant[/bold]  {_shortened(turn.text)}\n", highlight=False, soft_wrap=True)
-            now = settled_account(kubectl, name, account, turn.prompt_tokens)
-            rows.append(Row(turn, now.since(account)))
-            account = now
-        conversation.close()
-    return rows
+def _tell(console: Console, text: str, turn: Turn) -> None:
+    _say(console, f"  [bold]user[/bold]       {_shortened(text)}")
+    _say(console, f"  [bold]assistant[/bold]  {_shortened(turn.text)}\n")
 
 
 def _shortened(text: str, width: int = 66) -> str:
@@ -116,13 +82,25 @@ def _shortened(text: str, width: int = 66) -> str:
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
-def _explanation(rows: list[Row]) -> str:
-    computed = [row.account.prefill.computed + row.account.decode.computed for row in rows]
+def _explanation(conversation: HeldConversation) -> str:
     return (
         "The model's weights are random, so its answers mean nothing; all else is real.\n"
-        f"After the first turn both engines together computed {sum(computed[1:])} of "
-        f"{sum(row.turn.prompt_tokens for row in rows[1:])} prompt tokens: P computes the new words, D the\n"
+        f"After the first turn both engines together computed {conversation.computed_later} of "
+        f"{sum(row.turn.prompt_tokens for row in conversation.rows[1:])} prompt tokens: P computes the new words, D the\n"
         "last partial block, and all the rest each had or got from the other, D's answers included."
+    )
+
+
+def _comparison(conversations: Sequence[HeldConversation]) -> str:
+    different = first_difference(conversations)
+    same = "All gave the same answers." if different is None else f"The answers differ from turn {different} on."
+    later = "; ".join(f"{conversation.way}: {conversation.computed_later}" for conversation in conversations)
+    return (
+        f"{same} Prompt tokens computed after the first turn: {later}.\n"
+        "All these numbers are from the engines' own metrics. With NixlPull decode also computes the last token of each\n"
+        "prompt, which vLLM doesn't count. Plain vLLM is one engine for everything: nothing need move, and whoever waits for\n"
+        "an answer waits for others' prompts too. First-token times are those of one conversation on this machine's cores, on\n"
+        "which NIXL's progress threads spin with NixlPull."
     )
 
 

@@ -3,9 +3,10 @@
 
 import uuid
 
+from e2e.account import PoolsAccount
 from e2e.cluster.progress import wait_until
 from e2e.conversation import SCRIPT, Conversation, Turn
-from e2e.demo.run import wait_until_ready
+from e2e.demo.ready import wait_until_ready
 from e2e.engine.model import MODEL_NAME, Shape
 from e2e.installation import engine_pods, front_door, pools_account, settled_account
 from e2e.suite.engines.conftest import Deployment
@@ -28,12 +29,16 @@ def test_its_text_equals_that_of_one_plain_engine_while_only_what_is_missing_is_
     deployment: Deployment, reference: list[Turn]
 ) -> None:
     turns: list[Turn] = []
+
+    def account_now() -> PoolsAccount:
+        return pools_account(deployment.kubectl, deployment.name)
+
     with front_door(deployment.cluster, deployment.kubectl, deployment.name) as url:
         conversation = Conversation(url, MODEL_NAME, session=uuid.uuid4().hex)
         for number, text in enumerate(SCRIPT):
-            before = pools_account(deployment.kubectl, deployment.name)
+            before = account_now()
             turn = conversation.say(text)
-            after = settled_account(deployment.kubectl, deployment.name, before, turn.prompt_tokens)
+            after = settled_account(account_now, before, turn.prompt_tokens)
             account = after.since(before)
             # The last token that was said has no KV yet.
             held = (turns[-1].prompt_tokens + turns[-1].output_tokens - 1) // BLOCK if turns else 0
