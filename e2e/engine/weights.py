@@ -32,6 +32,11 @@ def normal(seed: str, *shape: int, deviation: float) -> Tensor:
     return Tensor(shape, bytes(data))
 
 
+def matrix(seed: int, name: str, rows: int, columns: int, gain: float = 1.0) -> tuple[str, Tensor]:
+    """The projection `name` of `columns` to `rows` numbers: it multiplies their standard deviation by `gain`."""
+    return name, normal(f"{seed}/{name}", rows, columns, deviation=gain * columns**-0.5)
+
+
 def constant(value: float, *shape: int) -> Tensor:
     """One number everywhere."""
     return Tensor(shape, _bfloat16(value) * prod(shape))
