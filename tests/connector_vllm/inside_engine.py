@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of what is used of vLLM, run by the engine environment's own Python: `test_adapter` starts it.
 
-Each check is a function without arguments; `python inside_engine.py NAME...` runs them in this order, and says of each
-whether it passed. The last two break what they touch.
+Each check is a function without arguments, here or in `shapes_inside_engine.py`; `python inside_engine.py NAME...` runs them
+in this order, and says of each whether it passed. The last two break what they touch.
 """
 
 import queue
@@ -32,6 +32,7 @@ from tandem_connector.vllm.adapter import (
     check_version,
     is_worth_offering,
 )
+from tests.connector_vllm import shapes_inside_engine
 
 SIZE = 4
 NAME, OTHER = BlockHash(b"n" * 32), BlockHash(b"o" * 32)
@@ -238,6 +239,11 @@ def salt_and_lora_change_the_names() -> None:
     assert len({plain.hashes, salted.hashes, adapted.hashes}) == 3
 
 
+def one_adapter_at_two_places_has_two_names() -> None:
+    here, there = (request(8, lora_request=LoRARequest("adapter", 1, path)) for path in ("/here", "/there"))
+    assert arrival_of(here, SIZE).hashes != arrival_of(there, SIZE).hashes
+
+
 def what_prefill_cannot_compute_is_an_obstacle() -> None:
     logprobs = request(8, sampling_params=SamplingParams(prompt_logprobs=1))
     assert Obstacle.PROMPT_LOGPROBS in arrival_of(logprobs, SIZE).obstacles
@@ -319,7 +325,7 @@ def a_vllm_that_lacks_something_is_refused_by_name() -> None:
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         try:
-            globals()[name]()
+            (globals() | vars(shapes_inside_engine))[name]()
         except Exception:
             traceback.print_exc()
             print(f"failed {name}", flush=True)

@@ -11,10 +11,12 @@ import pytest
 from e2e.engine.environment import engine_environment
 
 SCRIPT = Path(__file__).with_name("inside_engine.py")
-CONNECTOR = Path(__file__).parents[2] / "connector" / "src"
+ROOT = Path(__file__).parents[2]
+CONNECTOR = ROOT / "connector" / "src"
 CHECKS = [
     node.name
-    for node in ast.parse(SCRIPT.read_text()).body
+    for script in (SCRIPT.with_name("shapes_inside_engine.py"), SCRIPT)
+    for node in ast.parse(script.read_text()).body
     if isinstance(node, ast.FunctionDef) and isinstance(node.returns, ast.Constant)
 ]
 """The functions that return nothing."""
@@ -28,7 +30,7 @@ def outcomes() -> dict[str, str]:
         pytest.skip("the engine environment isn't built: run `make prepare`")
     run = subprocess.run(
         [str(environment.python), str(SCRIPT), *CHECKS],
-        env={**os.environ, "PYTHONPATH": str(CONNECTOR), "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"},
+        env={**os.environ, "PYTHONPATH": f"{CONNECTOR}:{ROOT}", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
         check=False,
