@@ -81,12 +81,13 @@ class Engines:
             if state is not None
         )
 
-    def wait_for_connections(self) -> None:
-        """Until each engine has joined each of its peers."""
-        for engine in self._engines.values():
+    def wait_for_connections(self, *names: str) -> None:
+        """Until each of these engines has joined each of its peers among them; all, if none are named."""
+        chosen = [self._engines[name] for name in names or self._engines]
+        for engine in chosen:
             peers = [
                 other.id
-                for other in self._engines.values()
+                for other in chosen
                 if engine.spec.role is not None and other.alive and other.spec.role is engine.spec.role.other
             ]
 

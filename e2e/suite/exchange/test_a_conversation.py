@@ -2,55 +2,20 @@
 """A conversation with decode only: what it answers, what each engine computed for it, and what was moved."""
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from e2e.cluster.progress import wait_until
-from e2e.conversation import Turn, held
-from e2e.engine.model import MODEL_NAME
 from e2e.exchange.engines import BLOCK_SIZE
 from e2e.exchange.numbers import value_of
 from e2e.exchange.prompts import Prompt, ask
 from e2e.suite.exchange.conftest import PROMPTS, Pair, Reference
-
-
-@dataclass(frozen=True)
-class Held:
-    """The conversation, and the accounts of its turns at each engine."""
-
-    turns: list[Turn]
-    prefill: list[dict[str, Any]]
-    decode: list[dict[str, Any]]
-    landed_before: list[float]
-    """Blocks that had come back to prefill before each turn."""
+from e2e.suite.exchange.conversing import Held, blocks_filled, converse, moved
 
 
 @pytest.fixture(scope="module")
 def conversation(pair: Pair) -> Held:
-    turns, landed = [], []
-    for turn in held(pair.decode.url, MODEL_NAME, session="exchange"):
-        turns.append(turn)
-        expected = sum(_filled(account) for account in pair.decode.turns())
-        wait_until(
-            "blocks to come back to prefill",
-            lambda expected=expected: _landed(pair) >= expected or None,  # type: ignore[misc]
-            10.0,
-        )
-        landed.append(_landed(pair))
-    return Held(turns, pair.prefill.turns(), pair.decode.turns(), landed)
-
-
-def _filled(account: dict[str, Any]) -> int:
-    """Blocks that decode filled in a turn: P lacks all of them."""
-    held_before = account["cached"] + sum(account["received"].values())
-    # The last token has no KV yet.
-    return int((account["prompt"] + account["output"] - 1) // BLOCK_SIZE - held_before // BLOCK_SIZE)
-
-
-def _landed(pair: Pair) -> float:
-    return value_of(pair.prefill.metrics(), "tandem_blocks_received_total", purpose="reverse_push")
+    return converse(pair.prefill, pair.decode)
 
 
 def test_each_answer_is_a_plain_engines(conversation: Held, reference: Reference) -> None:
@@ -78,15 +43,17 @@ def test_what_decode_lacked_came_from_prefill_and_nothing_else_did(conversation:
 def test_what_decode_computed_was_at_prefill_before_the_next_turn(conversation: Held) -> None:
     filled = 0
     for landed, account in zip(conversation.landed_before, conversation.decode, strict=True):
-        filled += _filled(account)
+        filled += blocks_filled(account)
         assert landed == filled
 
 
 def test_as_many_bytes_were_written_as_received_in_both_directions(conversation: Held, pair: Pair) -> None:
-    prefill, decode = pair.prefill.metrics(), pair.decode.metrics()
-    for writer, receiver, purpose in ((prefill, decode, "forward"), (decode, prefill, "reverse_push")):
-        written = value_of(writer, "tandem_bytes_written_total", purpose=purpose)
-        assert written == value_of(receiver, "tandem_bytes_received_total", purpose=purpose) > 0
+    for writer, receiver, purpose in (
+        (pair.prefill, pair.decode, "forward"),
+        (pair.decode, pair.prefill, "reverse_push"),
+    ):
+        written, received = moved(writer, receiver, purpose)
+        assert written == received > 0
 
 
 def test_nothing_that_was_wanted_failed_to_come(conversation: Held, pair: Pair) -> None:
