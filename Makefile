@@ -65,6 +65,14 @@ bench-transfer: setup ## Measure the data path of the exchange against raw NIXL,
 	@$(PYTHON) -m e2e.engine build
 	@$(PYTHON) -m e2e.bench.transfer
 
+MINUTES ?= 10
+SOAK_ARGS ?=
+
+.PHONY: soak
+soak: setup ## Run real engines under load and random faults for MINUTES (default 10): nothing wrong, hung or leaked
+	@$(PYTHON) -m e2e.engine build
+	@$(PYTHON) -m e2e.soak --minutes $(MINUTES) $(SOAK_ARGS)
+
 .PHONY: format
 format: setup ## Format the code and apply safe fixes
 	@$(PYTHON) -m ruff check --fix .

@@ -31,19 +31,22 @@ class Engines:
     def start(self, **specs: EngineSpec) -> Self:
         """Start these, wait until all answer, and tell all of each other."""
         for name, spec in specs.items():
-            self._add(Engine(name, spec, self._environment, self._model, self._folder, ports=Ports.free()))
+            self.begin(name, spec)
         return self._tell_when_ready(specs)
+
+    def begin(self, name: str, spec: EngineSpec, ports: Ports | None = None) -> Engine:
+        """Start this one, which answers later; `tell` tells of it when it is called."""
+        engine = Engine(name, spec, self._environment, self._model, self._folder, ports=ports or Ports.free())
+        self._exits.callback(engine.stop)
+        self._engines[name] = engine
+        return engine
 
     def replace(self, name: str) -> Self:
         """End this engine at once, start another process at its address, and tell all of it when it answers."""
         before = self._engines[name]
         before.kill()
-        self._add(Engine(name, before.spec, self._environment, self._model, self._folder, ports=before.ports))
+        self.begin(name, before.spec, before.ports)
         return self._tell_when_ready((name,))
-
-    def _add(self, engine: Engine) -> None:
-        self._exits.callback(engine.stop)
-        self._engines[engine.name] = engine
 
     def _tell_when_ready(self, names: Iterable[str]) -> Self:
         for name in names:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command line: soak for so many minutes, print what happened, and fail if anything happened that must not."""
+
+import argparse
+import asyncio
+import secrets
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from e2e.cluster.interface import GaveUpError
+from e2e.engine.environment import build_environment
+from e2e.soak.fleet import StartError
+from e2e.soak.run import Plan, soak
+
+KEPT = Path(".state/soak")
+
+
+def main() -> None:
+    """Exit status 1: something failed, and all logs are kept."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=Plan.minutes, help="of load and faults (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=None, help="draw the same faults and conversations again")
+    for name, text in (
+        ("prefill", "prefill engines"),
+        ("decode", "decode engines"),
+        ("clients", "conversations at a time"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=getattr(Plan, name), help=f"{text} (default: %(default)s)")
+    parser.add_argument(
+        "--pause", type=float, default=Plan.pause, help="mean seconds between faults (default: %(default)s)"
+    )
+    options = parser.parse_args()
+    options.seed = secrets.randbits(31) if options.seed is None else options.seed
+    plan = Plan(**vars(options))
+    folder = KEPT.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}-{plan.seed}"
+    folder.mkdir(parents=True)
+    print(f"seed {plan.seed}; logs and journals in {folder}", flush=True)
+    try:
+        tally = asyncio.run(soak(plan, build_environment(), folder, KEPT.absolute()))
+    except (StartError, GaveUpError) as error:
+        sys.exit(f"{error}\nseed {plan.seed}; everything is kept in {folder}")
+    print("\n".join(tally.figures()))
+    if not tally.good:
+        sys.exit(f"seed {plan.seed}; everything is kept in {folder}")
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
