@@ -7,6 +7,7 @@ import pytest
 
 from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
+from tandem_connector.exchange.liveness import DEFAULTS as LIVENESS
 from tandem_connector.vllm.settings import ConnectorSettings, SettingsError
 
 
@@ -61,6 +62,15 @@ def test_what_is_wrong_is_named(extra: dict[str, object], environment: dict[str,
 def test_all_that_is_wrong_is_named_at_once() -> None:
     with pytest.raises(SettingsError, match=r"patience.*offer_every"):
         ConnectorSettings.of({"offer_every": -1, "patience": 0}, {})
+
+
+@pytest.mark.parametrize("silent_after", [0.5, 5.0, 15.0, 120.0])
+def test_blocks_are_held_for_longer_than_an_engine_that_has_left_the_table_may_go_on_writing(
+    silent_after: float,
+) -> None:
+    settings = ConnectorSettings.of({"silent_after": silent_after}, {})
+    assert settings.transport_bound > silent_after + LIVENESS.interval
+    assert settings.transport_bound >= 10.0
 
 
 def test_an_api_key_is_not_shown() -> None:

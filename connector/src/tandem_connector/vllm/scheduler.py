@@ -82,6 +82,7 @@ class SchedulerSide:
             landing_ttl=Seconds(self._settings.landing_deadline),
             offer_every=self._settings.offer_every,
             quarantine_blocks=int(self._pool.blocks * self._settings.quarantine_share),
+            transport_bound=Seconds(self._settings.transport_bound),
         )
         self._journal = Journal(self._settings.journal) if self._settings.journal is not None else None
         if self._journal is None:

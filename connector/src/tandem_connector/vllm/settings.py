@@ -81,6 +81,14 @@ class ConnectorSettings(BaseModel):
     journal: Path | None = None
     """Debug log of the exchange, for `python -m tandem_connector.vllm.replay`. None: none."""
 
+    @property
+    def transport_bound(self) -> float:
+        """Seconds after which nothing arrives any more from an engine that has left the peer table.
+
+        One that lives all the same (its pod was removed by force) writes until it counts this engine as silent.
+        """
+        return max(10.0, 2 * self.silent_after)
+
     @field_validator("listen_host")
     @classmethod
     def _is_address(cls, value: str) -> str:
