@@ -11,10 +11,10 @@ import openai
 from e2e.cache import BuildError
 from e2e.cluster import chosen_cluster
 from e2e.cluster.interface import ClusterError
-from e2e.demo.ready import NotReadyError
 from e2e.demo.run import run_demo
 from e2e.installation import InstallationError
 from e2e.kubectl import KubectlError
+from e2e.ready import NotReadyError
 
 CHART = Path(".state/demo.svg")
 WHERE_TO_LOOK = """

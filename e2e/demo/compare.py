@@ -11,10 +11,10 @@ from e2e.cluster.progress import wait_until
 from e2e.demo.held import HeldConversation
 from e2e.demo.hold import hold, hold_through
 from e2e.demo.plain import NAME, is_ready, plain_account, plain_pod, plain_url, remove
-from e2e.demo.ready import READY_WITHIN, wait_until_ready
 from e2e.engine.environment import EngineEnvironment
 from e2e.installation import engine_pods, pools_account
 from e2e.kubectl import Kubectl
+from e2e.ready import READY_WITHIN, wait_until_ready
 from e2e.sample import cpu_resource
 from tandem_connector.contract.reverse import Reverse
 from tandem_operator.api.transfer import Protocol

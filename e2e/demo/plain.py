@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from e2e.account import EngineAccount, PoolsAccount
 from e2e.cluster.interface import Cluster
-from e2e.demo.ready import NotReadyError
 from e2e.installation import ENGINE_PORT
 from e2e.kubectl import Kubectl, Manifest
+from e2e.ready import NotReadyError
 
 NAME: Final = "plain"
 _MODEL: Final = "/models"

@@ -15,12 +15,12 @@ from e2e.demo.compare import HEADLINE, forget_conversations, held_otherwise
 from e2e.demo.held import HeldConversation, first_difference
 from e2e.demo.hold import hold_through
 from e2e.demo.plain import remove
-from e2e.demo.ready import wait_until_ready
 from e2e.demo.table import comparison_of, table_of
 from e2e.engine.environment import build_environment
 from e2e.engine.model import cached_model
 from e2e.installation import install_operator, load_images
 from e2e.kubectl import Kubectl
+from e2e.ready import wait_until_ready
 from e2e.sample import cpu_resource
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from e2e.cluster.interface import NodeFacts
 from e2e.demo.plain import is_ready, plain_pod
-from e2e.demo.ready import NotReadyError
 from e2e.engine.environment import EngineEnvironment
+from e2e.ready import NotReadyError
 from e2e.sample import cpu_resource
 
 LOCAL = NodeFacts(

@@ -12,11 +12,11 @@ import pytest
 from e2e.cluster import chosen_cluster
 from e2e.cluster.interface import Cluster
 from e2e.conversation import Turn
-from e2e.demo.ready import wait_until_ready
 from e2e.engine.environment import build_environment
 from e2e.engine.model import cached_model
 from e2e.installation import install_operator, load_images
 from e2e.kubectl import Kubectl
+from e2e.ready import wait_until_ready
 from e2e.sample import cpu_resource
 from e2e.suite.engines.reference import plain_answers
 

@@ -6,9 +6,9 @@ import uuid
 from e2e.account import PoolsAccount
 from e2e.cluster.progress import wait_until
 from e2e.conversation import SCRIPT, Conversation, Turn
-from e2e.demo.ready import wait_until_ready
 from e2e.engine.model import MODEL_NAME, Shape
 from e2e.installation import engine_pods, front_door, pools_account, settled_account
+from e2e.ready import wait_until_ready
 from e2e.suite.engines.conftest import Deployment
 from tandem_connector.contract.peers import PeerTable
 

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from e2e.cluster.progress import wait_until
-from e2e.demo.ready import wait_until_ready
 from e2e.installation import NAMESPACE, engine_pods, front_door
 from e2e.kubectl import Kubectl, KubectlError
+from e2e.ready import wait_until_ready
 from e2e.suite.engines.conftest import Deployment
 from e2e.suite.engines.test_a_conversation import peer_table
 

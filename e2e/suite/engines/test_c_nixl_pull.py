@@ -5,11 +5,11 @@ import uuid
 
 from e2e.cluster.interface import Cluster
 from e2e.conversation import Turn, held
-from e2e.demo.ready import wait_until_ready
 from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME, cached_model
 from e2e.installation import front_door, pools_account
 from e2e.kubectl import Kubectl
+from e2e.ready import wait_until_ready
 from e2e.sample import cpu_resource
 from tandem_operator.api.transfer import Protocol
 
