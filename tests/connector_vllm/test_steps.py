@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which blocks a step fills."""
 
+from collections import deque
 from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis.strategies import integers
 
 from tandem_connector.exchange.types import BlockHash, BlockId, FreshBlocks, RequestId
 from tandem_connector.vllm.steps import Scheduled, Steps
@@ -95,3 +99,34 @@ def test_a_request_that_is_over_is_forgotten() -> None:
     steps = with_request(names(3), prompt=14)
     steps.ended(R)
     assert steps.scheduled([Scheduled(R, 0, 14)], blocks_of) == []
+
+
+@given(prompt=integers(1, 40), output=integers(1, 30), chunk=integers(1, 16), ahead=integers(0, 2))
+def test_a_block_is_announced_once_and_never_before_the_step_that_fills_it(
+    prompt: int, output: int, chunk: int, ahead: int
+) -> None:
+    """`ahead` steps are scheduled before the token is known that a step samples."""
+    hashes = names(prompt // SIZE)
+    steps = with_request(hashes, prompt)
+    computed, known, unknown = 0, prompt, deque[int]()
+    filled_by: dict[int, int] = {}
+    announced: dict[int, int] = {}
+    for step in range(1, prompt + output):
+        tokens = min(chunk, prompt - computed) if computed < prompt else 1
+        filled_by |= {token // SIZE: step for token in range(computed, computed + tokens)}
+        for fresh in steps.scheduled([Scheduled(R, computed, tokens)], blocks_of):
+            blocks = range(fresh.position, fresh.position + len(fresh.hashes))
+            assert announced.keys().isdisjoint(blocks)
+            announced |= dict.fromkeys(blocks, step)
+        computed += tokens
+        if computed >= prompt:
+            unknown.append(step)
+        if len(unknown) > ahead:
+            unknown.popleft()
+            known += 1
+            hashes[:] = names(known // SIZE)
+    full = {block: step for block, step in filled_by.items() if (block + 1) * SIZE <= computed}
+    assert announced.keys() <= full.keys()
+    assert all(step >= full[block] for block, step in announced.items())
+    if not ahead:
+        assert announced == full

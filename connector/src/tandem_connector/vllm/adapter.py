@@ -10,6 +10,9 @@
 * `Request` (`v1/request.py`): its prompt, the names of its blocks, what it asks for.
 * `Scheduler.schedule` (`v1/core/sched/scheduler.py`) calls `build_connector_meta` before `_update_after_schedule`, so that
   `num_computed_tokens` is that before the step.
+* `Scheduler._request_blocks_can_be_freed` (same file): where steps overlap, vLLM gives the blocks of a request that ended back to
+  the pool only when the steps in flight, which may still write into them, have run; it does so for `kv_both`. So a block that
+  is taken from the pool can be given to a peer at once.
 
 The block pool has references for requests only. The exchange's own are added by `touch` and taken by `free_blocks`, as
 vLLM's own for a request are.
@@ -39,6 +42,7 @@ _NEEDED: Final = {
     ),
     "vllm.v1.core.block_pool.BlockHashToBlockMap": ("get_one_block",),
     "vllm.v1.core.kv_cache_manager.KVCacheManager": ("get_blocks",),
+    "vllm.v1.core.sched.scheduler.Scheduler": ("_request_blocks_can_be_freed",),
     "vllm.v1.engine.core.EngineCoreProc": ("process_input_sockets", "_handle_client_request"),
 }
 
