@@ -26,11 +26,11 @@ def main() -> None:
         ("prefill", "prefill engines"),
         ("decode", "decode engines"),
         ("clients", "conversations at a time"),
+        ("pause", "mean seconds between faults"),
+        ("slack", "how many times as long as on an idle machine everything may take"),
     ):
-        parser.add_argument(f"--{name}", type=int, default=getattr(Plan, name), help=f"{text} (default: %(default)s)")
-    parser.add_argument(
-        "--pause", type=float, default=Plan.pause, help="mean seconds between faults (default: %(default)s)"
-    )
+        default = getattr(Plan, name)
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{text} (default: %(default)s)")
     options = parser.parse_args()
     options.seed = secrets.randbits(31) if options.seed is None else options.seed
     plan = Plan(**vars(options))

@@ -68,12 +68,22 @@ class Manner:
 class Clients:
     """All that speak to the decode engines of a fleet."""
 
-    def __init__(self, fleet: Fleet, scripts: Sequence[Script], answers: Answers, tally: Tally, seed: int) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        scripts: Sequence[Script],
+        answers: Answers,
+        tally: Tally,
+        seed: int,
+        *,
+        slack: float,
+    ) -> None:
         self._fleet = fleet
         self._scripts = scripts
         self._answers = answers
         self._tally = tally
         self._seed = seed
+        self._hung_after = HUNG_AFTER * slack
         self._numbers = count(1)
         self._http = httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None))
         self.under_way = 0
@@ -140,7 +150,7 @@ class Clients:
         self, engine: Engine, name: str, body: dict[str, Any], manner: Manner, texts: list[str]
     ) -> tuple[End, str]:
         """How a request ended, as far as that doesn't depend on what was answered, and what was in the way."""
-        patience = HUNG_AFTER if manner.hangs_up_after is None else manner.hangs_up_after
+        patience = self._hung_after if manner.hangs_up_after is None else manner.hangs_up_after
         try:
             async with asyncio.timeout(patience):
                 await self._read(engine, name, body, texts)

@@ -17,7 +17,7 @@ from tandem_connector.contract.types import EngineId, EngineState, Role
 STARTS = 3
 """How often a start is tried: a port that was free may be taken when the engine listens on it."""
 
-STARTS_WITHIN = 600.0
+STARTS_WITHIN = 300.0
 """Seconds, beside engines that are busy."""
 
 
@@ -40,7 +40,9 @@ class Fleet:
     Prefill engines have a front before their HTTP server that can be made to fail.
     """
 
-    def __init__(self, engines: Engines, model: Path, specs: Mapping[str, EngineSpec], exits: ExitStack) -> None:
+    def __init__(
+        self, engines: Engines, model: Path, specs: Mapping[str, EngineSpec], exits: ExitStack, *, slack: float
+    ) -> None:
         """Without any engine running.
 
         Args:
@@ -48,9 +50,11 @@ class Fleet:
             model: its folder.
             specs: the engines that there shall be, by name.
             exits: ends the fronts.
+            slack: how many times as long a start may take.
         """
         self.model = model
         self._engines = engines
+        self._starts_within = STARTS_WITHIN * slack
         self._specs = dict(specs)
         self._standing = dict.fromkeys(specs, Standing.DOWN)
         self._told: dict[str, EngineState | None] = {}
@@ -100,7 +104,7 @@ class Fleet:
         raise StartError(f"{name} doesn't start: see {self._engines[name].log}")
 
     async def _answers(self, engine: Engine) -> bool:
-        end = asyncio.get_running_loop().time() + STARTS_WITHIN
+        end = asyncio.get_running_loop().time() + self._starts_within
         while asyncio.get_running_loop().time() < end:
             if not engine.alive:
                 return False

@@ -63,8 +63,9 @@ class Footprint:
 class Rest:
     """Looks at engines that nobody uses, again and again."""
 
-    def __init__(self, fleet: Fleet, tally: Tally) -> None:
+    def __init__(self, fleet: Fleet, tally: Tally, *, slack: float) -> None:
         self._fleet = fleet
+        self._within = WITHIN * slack
         self._tally = tally
         self._seen: dict[EngineId, list[Footprint]] = {}
 
@@ -79,10 +80,10 @@ class Rest:
     async def _engine(self, name: str, peers: int) -> None:
         engine = self._fleet[name]
         loop = asyncio.get_running_loop()
-        end = loop.time() + WITHIN
+        end = loop.time() + self._within
         while holds := await asyncio.to_thread(_holds, engine, peers):
             if loop.time() > end:
-                self._tally.failed("leaked", f"{engine.id} holds after {WITHIN:.0f} s: {holds}")
+                self._tally.failed("leaked", f"{engine.id} holds after {self._within:.0f} s: {holds}")
                 return
             await asyncio.sleep(1.0)
         footprint = await asyncio.to_thread(Footprint.of, engine)

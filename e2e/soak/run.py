@@ -55,6 +55,8 @@ class Plan:
     """Seconds of load between two rests."""
     replaces: bool = True
     """Whether engines are ended and started anew."""
+    slack: float = 1.0
+    """By how much all that is waited for may take longer than on a machine of two cores that does nothing else."""
 
     @property
     def spared(self) -> str | None:
@@ -92,9 +94,9 @@ async def soak(plan: Plan, environment: EngineEnvironment, folder: Path, kept: P
     answers = await asyncio.to_thread(expected_answers, environment, model, talks, kept)
     tally = Tally(folder / "events.log")
     with running(environment, model, folder / "engines") as engines, ExitStack() as exits:
-        fleet = Fleet(engines, model, plan.specs(), exits)
+        fleet = Fleet(engines, model, plan.specs(), exits, slack=plan.slack)
         await fleet.start()
-        clients = Clients(fleet, talks, answers, tally, plan.seed)
+        clients = Clients(fleet, talks, answers, tally, plan.seed, slack=plan.slack)
         try:
             await _Run(plan, fleet, clients, tally).run()
         finally:
@@ -108,7 +110,7 @@ class _Run:
         self._fleet = fleet
         self._clients = clients
         self._tally = tally
-        self._rest = Rest(fleet, tally)
+        self._rest = Rest(fleet, tally, slack=plan.slack)
         self._strikes = Strikes(fleet, tally, plan.spared)
         self._faults = faults(plan.seed, plan.pause)
         self._began = time.monotonic()
