@@ -182,13 +182,20 @@ def test_what_the_peer_lacks_is_asked_of_the_next_one_and_what_came_is_kept() ->
 
 
 @pytest.mark.parametrize(
-    "last_word", [ComputeLocally(R, LocalReason.ALL_FAILED, None), Prefilled(R, P1, None, Seconds(1.0))]
+    ("last_word", "why"),
+    [
+        (ComputeLocally(R, LocalReason.ALL_FAILED, None), "all_failed"),
+        (Prefilled(R, P1, None, Seconds(1.0)), "undelivered"),
+    ],
 )
-def test_when_nobody_else_is_asked_the_engine_computes_what_lacks(last_word: Decision) -> None:
+def test_when_nobody_else_is_asked_the_engine_computes_what_lacks_and_knows_why(last_word: Decision, why: str) -> None:
     requests = Requests().arrives().from_p()
     blocks = requests.waits()
     requests.comes(1, 0).lacks(1, 1, 2, 3).decided(last_word)
     assert requests.loading.take_finished() == (FinishedLoad(R, tuple(blocks[1:])),)
+    turn = requests.loading.turn(R)
+    assert turn is not None
+    assert turn.why_local == why
 
 
 def test_after_the_last_word_nobody_is_asked_any_more() -> None:

@@ -37,7 +37,7 @@ class TurnAccount(msgspec.Struct, frozen=True, kw_only=True):
     waited_ms: float
     """How long the request waited for other engines' blocks."""
     local: str = ""
-    """Why no P was asked, or none computed it; empty otherwise."""
+    """Why no P was asked, none computed the prompt, or what it computed didn't come; empty otherwise."""
 
 
 def account_of(turn: Turn, progress: Progress, output: int, block_size: int) -> TurnAccount:

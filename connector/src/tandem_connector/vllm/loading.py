@@ -30,7 +30,7 @@ from tandem_connector.exchange.worth import Worth
 from tandem_connector.vllm.asker import AskerPort, Decision
 from tandem_connector.vllm.holding import Holding
 from tandem_connector.vllm.orders import FinishedLoad
-from tandem_connector.vllm.turns import Phase, Source, Turn
+from tandem_connector.vllm.turns import UNDELIVERED, Phase, Source, Turn
 
 DECISION_PATIENCE: Final = 5.0
 """Seconds for a decision of asking, which takes milliseconds; after that the engine computes."""
@@ -287,6 +287,7 @@ class Loading:
             return
         lacking = tuple(block for index, block in enumerate(turn.blocks) if index not in turn.got)
         if lacking and not turn.ended:
+            turn.why_local = turn.why_local or UNDELIVERED
             self._help_itself(turn)
         # An aborted request computes nothing: its blocks are only given back.
         self._finished.append(FinishedLoad(turn.request, () if turn.ended else lacking))

@@ -4,9 +4,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Final
 
 from tandem_connector.contract.prefill import PrefillReceipt
 from tandem_connector.exchange.types import BlockHash, BlockId, EngineId, Purpose, RequestId, Seconds, WantId
+
+UNDELIVERED: Final = "undelivered"
+"""The peer answered, but did not send all that was to come from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class Turn:
     began: Seconds | None = None
     receipt: PrefillReceipt | None = None
     why_local: str = ""
+    """Why the engine computes what a peer might have; empty while nothing is known to be amiss."""
 
     def lacking(self) -> int | None:
         """The first index from `start` on that hasn't come."""
