@@ -28,10 +28,14 @@ def nothing_is_held(*engines: Engine, within: float = 15.0) -> None:
         all_blocks_free(engine, within)
 
 
-def _is_free(engine: Engine) -> bool:
-    # Metrics go with steps: those of an engine that has nothing to compute are of long ago.
+def metrics_now(engine: Engine) -> str:
+    """Its metrics as they are now. They go with steps: those of an engine that computes nothing are of long ago."""
     ask(engine, [400, 401, 402], output=1)
-    metrics = engine.metrics()
+    return engine.metrics()
+
+
+def _is_free(engine: Engine) -> bool:
+    metrics = metrics_now(engine)
     held = sum(value_of(metrics, f"tandem_{name}") for name in _HELD)
     return held == 0 and value_of(metrics, "tandem_healthy") == 1
 

@@ -59,6 +59,8 @@ class EngineSpec:
     """For an engine without a role: vLLM's NixlConnector instead of no connector, with this `kv_connector_extra_config`."""
     module: str = "tandem_connector.vllm.connector"
     """Where the connector's class is; `e2e.exchange.window.MODULE` has one with windows in it."""
+    listed_start: str | None = None
+    """What peer tables call the start of its process, which an operator doesn't know by its own name. None: as it does itself."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,9 @@ class Engine:
         """
         if self.spec.role is None:
             raise ValueError(f"{self.name} is no peer of anybody")
+        start = self.spec.listed_start
         return Peer(
-            engine=self.id,
+            engine=self.id if start is None else EngineId(f"{self.name}-{start}"),
             pod=self.name,
             role=self.spec.role,
             state=state,

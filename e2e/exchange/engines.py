@@ -62,11 +62,19 @@ class Engines:
         self._generation += 1
         for engine in self._engines.values():
             if engine.spec.role is not None:
-                engine.put_table(PeerTable.of(self.generation, self.peers_of(engine, **states)).to_annotation())
+                self._write(engine, self.peers_of(engine, **states))
+
+    def tell_one(self, engine: Engine, peers: Sequence[Peer]) -> None:
+        """Write the peer table of one engine anew: these are its peers."""
+        self._generation += 1
+        self._write(engine, peers)
+
+    def _write(self, engine: Engine, peers: Sequence[Peer]) -> None:
+        engine.put_table(PeerTable.of(self.generation, tuple(peers)).to_annotation())
 
     @property
     def generation(self) -> Generation:
-        """Of the tables that were told last."""
+        """Of the tables that were written last."""
         return Generation(self._generation)
 
     def peers_of(self, engine: Engine, **states: EngineState | None) -> tuple[Peer, ...]:

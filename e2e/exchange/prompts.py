@@ -44,6 +44,7 @@ class Answer:
     text: str
     account: dict[str, Any]
     """The connector's account of the turn; empty from an engine without one."""
+    tokens: tuple[int, ...]
 
 
 def ask(engine: Engine, ids: list[int], *, output: int = OUTPUT, timeout: float = 120.0, **more: Any) -> Answer:
@@ -52,6 +53,15 @@ def ask(engine: Engine, ids: list[int], *, output: int = OUTPUT, timeout: float 
     Raises:
         urllib.error.HTTPError: the engine answered with an error.
     """
-    body = {"model": MODEL_NAME, "prompt": ids, "max_tokens": output, "temperature": 0.0, **more}
+    body = {
+        "model": MODEL_NAME,
+        "prompt": ids,
+        "max_tokens": output,
+        "temperature": 0.0,
+        "return_token_ids": True,
+        **more,
+    }
     answer = engine.post("/v1/completions", body, timeout=timeout)
-    return Answer(answer["choices"][0]["text"], (answer.get("kv_transfer_params") or {}).get("tandem", {}))
+    (choice,) = answer["choices"]
+    account = (answer.get("kv_transfer_params") or {}).get("tandem", {})
+    return Answer(choice["text"], account, tuple(choice["token_ids"]))
