@@ -13,12 +13,13 @@ from e2e.cluster.interface import GaveUpError
 from e2e.engine.environment import build_environment
 from e2e.soak.fleet import StartError
 from e2e.soak.run import Plan, soak
+from e2e.soak.tally import Tally
 
 KEPT = Path(".state/soak")
 
 
 def main() -> None:
-    """Exit status 1: something failed, and all logs are kept."""
+    """Exit status 1: something failed, or the run was stopped, and all logs are kept."""
     parser = argparse.ArgumentParser(prog="python -m e2e.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=Plan.minutes, help="of load and faults (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="draw the same faults and conversations again")
@@ -37,13 +38,17 @@ def main() -> None:
     folder = KEPT.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}-{plan.seed}"
     folder.mkdir(parents=True)
     print(f"seed {plan.seed}; logs and journals in {folder}", flush=True)
+    tally = Tally(folder / "events.log")
+    stopped = ""
     try:
-        tally = asyncio.run(soak(plan, build_environment(), folder, KEPT.absolute()))
+        asyncio.run(soak(plan, build_environment(), tally, folder, KEPT.absolute()))
     except (StartError, GaveUpError) as error:
-        sys.exit(f"{error}\nseed {plan.seed}; everything is kept in {folder}")
+        stopped = f"{error}\n"
+    except KeyboardInterrupt:
+        stopped = "stopped before its time\n"
     print("\n".join(tally.figures()))
-    if not tally.good:
-        sys.exit(f"seed {plan.seed}; everything is kept in {folder}")
+    if stopped or not tally.good:
+        sys.exit(f"{stopped}seed {plan.seed}; everything is kept in {folder}")
     shutil.rmtree(folder)
 
 

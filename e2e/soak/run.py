@@ -74,17 +74,18 @@ class Plan:
         }
 
 
-async def soak(plan: Plan, environment: EngineEnvironment, folder: Path, kept: Path) -> Tally:
+async def soak(plan: Plan, environment: EngineEnvironment, tally: Tally, folder: Path, kept: Path) -> None:
     """Carry the plan out.
 
     Args:
         plan: how.
         environment: the engines'.
-        folder: takes logs, journals and what happened; it exists.
+        tally: what happens is counted in it.
+        folder: takes logs and journals.
         kept: a folder in which what a plain engine answers is kept for other runs.
 
-    Returns:
-        What happened; `good` says whether it may happen.
+    Raises:
+        StartError: an engine did not even start for the first time.
     """
     # Some requests of faults wait for as long as an engine is frozen, and must not keep others from being made.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(64))
@@ -92,7 +93,6 @@ async def soak(plan: Plan, environment: EngineEnvironment, folder: Path, kept: P
     make_model(model, shape=SHAPE)
     talks = scripts(plan.scripts)
     answers = await asyncio.to_thread(expected_answers, environment, model, talks, kept)
-    tally = Tally(folder / "events.log")
     with running(environment, model, folder / "engines") as engines, ExitStack() as exits:
         fleet = Fleet(engines, model, plan.specs(), exits, slack=plan.slack)
         await fleet.start()
@@ -101,7 +101,6 @@ async def soak(plan: Plan, environment: EngineEnvironment, folder: Path, kept: P
             await _Run(plan, fleet, clients, tally).run()
         finally:
             await clients.close()
-    return tally
 
 
 class _Run:

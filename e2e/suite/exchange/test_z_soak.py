@@ -6,14 +6,15 @@ from pathlib import Path
 
 from e2e.engine.environment import build_environment
 from e2e.soak.run import Plan, soak
-from e2e.soak.tally import End
+from e2e.soak.tally import End, Tally
 
 A_MINUTE = Plan(seed=9, minutes=0.9, decode=1, clients=4, scripts=3, pause=2.0, epoch=60.0)
 """With this seed prefill is killed in the first seconds."""
 
 
 def test_a_minute_of_faults_leaves_nothing_wrong_hung_or_held(tmp_path: Path) -> None:
-    tally = asyncio.run(soak(A_MINUTE, build_environment(), tmp_path, tmp_path))
+    tally = Tally(tmp_path / "events.log")
+    asyncio.run(soak(A_MINUTE, build_environment(), tally, tmp_path, tmp_path))
     assert tally.good, tally.figures()
     assert tally.ends[End.RIGHT] > 20
     assert tally.faults["kill_prefill"] > 0
