@@ -164,6 +164,11 @@ class Fleet:
         peers = self._engines.peers_of(self._engines[name], **self._told)
         return PeerTable.of(self._engines.generation, peers)
 
+    def knows_its_table(self, name: str) -> bool:
+        """Whether the engine has read the table that it should have: before, it may well take another one."""
+        read = f"peer_table_read generation={self._engines.generation} "
+        return read in self._engines[name].log.read_text(errors="replace")
+
     @asynccontextmanager
     async def draining(self, name: str) -> AsyncIterator[None]:
         """Meanwhile the others' tables say that it drains."""

@@ -43,7 +43,7 @@ class Plan:
     seed: int
     minutes: float = 10.0
     """Of load and faults; starting, and waiting at rest, come on top."""
-    prefill: int = 1
+    prefill: int = 2
     decode: int = 2
     clients: int = 6
     """Conversations at the same time."""
@@ -59,9 +59,11 @@ class Plan:
     """By how much all that is waited for may take longer than on a machine of two cores that does nothing else."""
 
     @property
-    def spared(self) -> str | None:
-        """One of several decode engines lives from the beginning to the end, to see what it gathers in that time."""
-        return f"d{self.decode - 1}" if self.decode > 1 else None
+    def spared(self) -> frozenset[str]:
+        """One of several engines of a role lives from the beginning to the end: others find it, and it shows what it gathers."""
+        return frozenset(
+            f"{first}{count - 1}" for first, count in (("p", self.prefill), ("d", self.decode)) if count > 1
+        )
 
     def specs(self) -> dict[str, EngineSpec]:
         """The engines: pools of 8,000 tokens, for two of the longest prompts, and steps of 512 tokens."""

@@ -8,7 +8,7 @@ import random
 import signal
 import socket
 import urllib.error
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 import zmq
@@ -48,8 +48,8 @@ _MESSAGES: Final[tuple[Message, ...]] = (
 class Strikes:
     """Faults under way."""
 
-    def __init__(self, fleet: Fleet, tally: Tally, spared: str | None) -> None:
-        """None yet; the engine with the name `spared` is never ended."""
+    def __init__(self, fleet: Fleet, tally: Tally, spared: Collection[str]) -> None:
+        """None yet; the engines with names in `spared` are never ended."""
         self._fleet = fleet
         self._tally = tally
         self._spared = spared
@@ -73,14 +73,31 @@ class Strikes:
             return
         if fault.kind in {Kind.NAP, Kind.FREEZE} and self._fleet.standing(Standing.FROZEN):
             return
-        fits = [Standing.UP, Standing.FROZEN] if fault.kind in {Kind.KILL, Kind.TABLE, Kind.GARBAGE} else [Standing.UP]
-        names = self._fleet.standing(*fits, role=fault.role)
-        if fault.kind in HEAVY:
-            names = [name for name in names if name != self._spared]
+        names = [
+            name
+            for name in self._fleet.standing(Standing.UP, Standing.FROZEN, role=fault.role)
+            if self._can(name, fault)
+        ]
         if names:
             name = names[fault.dice % len(names)]
             self._tally.fault(fault.name, f"{name} {fault.seconds:.1f} s")
             await self._does[fault.kind](name, fault)
+
+    def _can(self, name: str, fault: Fault) -> bool:
+        match fault.kind:
+            case Kind.KILL:
+                return name not in self._spared
+            case Kind.STOP | Kind.RETIRE:
+                return name not in self._spared and self._is_up(name)
+            case Kind.TABLE:
+                return self._fleet.knows_its_table(name)
+            case Kind.GARBAGE:
+                return True
+            case _:
+                return self._is_up(name)
+
+    def _is_up(self, name: str) -> bool:
+        return self._fleet.standings[name] is Standing.UP
 
     async def revive(self, name: str) -> None:
         """Note that this engine ended by itself, and start another one."""

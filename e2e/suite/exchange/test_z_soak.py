@@ -8,7 +8,7 @@ from e2e.engine.environment import build_environment
 from e2e.soak.run import Plan, soak
 from e2e.soak.tally import End, Tally
 
-A_MINUTE = Plan(seed=9, minutes=0.9, decode=1, clients=4, scripts=3, pause=2.0, epoch=60.0)
+A_MINUTE = Plan(seed=9, minutes=0.9, prefill=1, decode=1, clients=4, scripts=3, pause=2.0, epoch=60.0)
 """With this seed prefill is killed in the first seconds."""
 
 
