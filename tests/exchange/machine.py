@@ -113,6 +113,23 @@ class ExchangeMachine(RuleBasedStateMachine):
                 engine.exchange.move(others[to % len(others)].id, [OfferedRun(0, cached)], self.world.now)
                 self.world.act(engine)
 
+    @rule(number=any_number, ends=rarely)
+    def drain(self, number: int, *, ends: bool) -> None:
+        engine = self.engine(number)
+        if engine is not None:
+            if ends:
+                engine.exchange.drain()
+            else:
+                engine.exchange.stay()
+            self.world.act(engine)
+
+    @rule(number=any_number, sure=rarely)
+    def shut_down(self, number: int, *, sure: bool) -> None:
+        """The engine ends in order; its process is gone, and another in its place, only when nothing is held any more."""
+        engine = self.engine(number)
+        if engine is not None and sure:
+            self.world.shut_down(engine)
+
     # -- network ----------------------------------------------------------------------------------------------------
 
     @rule(which=any_number, data=st.sampled_from(["deliver", "deliver", "deliver", "repeat", "lose"]))

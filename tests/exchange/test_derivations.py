@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What block names are derived from, on its way to an engine that publishes KV events, and to no other."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_connector.contract.messages import MAX_DERIVED, Derivations, Offer, Purpose
+from tandem_connector.contract.messages import MAX_DERIVED, Derivations, Offer, Purpose, Took
 from tandem_connector.contract.types import OfferId, WantId
-from tandem_connector.exchange.commands import DropPeer, LandingCommitted
+from tandem_connector.exchange.commands import DropPeer, LandingCommitted, MoveEnded
 from tandem_connector.exchange.derivations import derivation_of, derivations_flaw, joined
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import OfferedRun, RequestId
@@ -50,9 +52,20 @@ def test_the_first_block_of_a_sequence_has_no_parent() -> None:
 
 def test_a_move_says_what_its_blocks_are_derived_from() -> None:
     engine = Engine(settings=SETTINGS).with_peer(publishes=True)
+    engine.pool.cached(*names(2, 4))
     engine.exchange.move(PEER, [run(2, 4)], engine.now)
     (offer,) = offers(engine)
     assert offer == Offer(OfferId(1), Purpose.MOVE, 2, names(2, 4), Derivations(name(1), (2, 97, 3, 97), (b"", b"")))
+
+
+def test_a_move_to_who_publishes_waits_for_the_answers_to_all_its_messages() -> None:
+    engine = Engine(blocks=2 * MAX_DERIVED, settings=replace(SETTINGS, move_batch=2 * MAX_DERIVED))
+    engine.with_peer(publishes=True, blocks=10 * MAX_DERIVED)
+    engine.pool.cached(*names(0, MAX_DERIVED + 1))
+    engine.exchange.move(PEER, [run(0, MAX_DERIVED + 1)], engine.now)
+    assert [len(offer.hashes) for offer in offers(engine)] == [MAX_DERIVED, 1]
+    assert engine.hears(Took(OfferId(2), left=0)).take(MoveEnded) == []
+    assert engine.hears(Took(OfferId(1), left=0)).take(MoveEnded) == [MoveEnded(PEER, MAX_DERIVED + 1, 0)]
 
 
 def test_nothing_is_said_of_blocks_that_do_not_follow_each_other() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an engine takes of what is offered to it."""
 
-from tandem_connector.contract.messages import CancelAck, Missing, MissingReason, Offer, Purpose, Want
+from tandem_connector.contract.messages import CancelAck, Missing, MissingReason, Offer, Purpose, Took, Want
 from tandem_connector.contract.types import OfferId, WantId
 from tandem_connector.exchange.commands import LandingCommitted, LandingEnded
 from tandem_connector.exchange.settings import ExchangeSettings
@@ -9,8 +9,10 @@ from tandem_connector.exchange.types import BlockHash, EndReason, RequestId, Sec
 from tests.exchange.builders import OTHER, PEER, Engine, indices, name, names, places
 
 
-def offer(hashes: tuple[BlockHash, ...], position: int = 0, number: int = 1) -> Offer:
-    return Offer(OfferId(number), Purpose.REVERSE_PUSH, position, hashes)
+def offer(
+    hashes: tuple[BlockHash, ...], position: int = 0, number: int = 1, purpose: Purpose = Purpose.REVERSE_PUSH
+) -> Offer:
+    return Offer(OfferId(number), purpose, position, hashes)
 
 
 def wanted(engine: Engine) -> tuple[BlockHash, ...]:
@@ -139,6 +141,25 @@ def test_a_request_can_see_how_much_of_its_prefix_is_landing() -> None:
     assert engine.exchange.incoming_prefix(names(1, 5)) == 1
     engine.received(WantId(1), 0, 1)
     assert engine.exchange.incoming_prefix(names(0, 5)) == 0
+
+
+def test_a_draining_engine_hears_what_was_not_taken_of_its_offer() -> None:
+    engine = Engine(settings=ExchangeSettings(landing_blocks_per_peer=2)).with_peer()
+    engine.pool.cached(name(0))
+    want, took = engine.hears(offer(names(0, 5), purpose=Purpose.MOVE)).messages()
+    assert isinstance(want, Want)
+    assert want.hashes == names(1, 3)
+    assert took == Took(OfferId(1), left=2)
+    assert engine.hears(offer(names(0, 3), number=2, purpose=Purpose.MOVE)).messages() == [Took(OfferId(2), left=0)]
+
+
+def test_an_engine_that_drains_takes_nothing_until_it_is_to_stay() -> None:
+    engine = Engine().with_peer()
+    engine.exchange.drain()
+    assert engine.hears(offer(names(0, 2))).messages() == []
+    assert engine.hears(offer(names(0, 2), purpose=Purpose.MOVE)).messages() == [Took(OfferId(1), left=2)]
+    engine.exchange.stay()
+    assert wanted(engine.hears(offer(names(0, 2)))) == names(0, 2)
 
 
 def test_nothing_is_taken_while_stopping_or_of_a_silent_peer() -> None:

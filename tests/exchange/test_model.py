@@ -14,6 +14,7 @@ from tandem_connector.exchange.availability import Fresh
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.own_want import OwnWant
 from tandem_connector.exchange.posting import Posting
+from tandem_connector.exchange.serving import Serving
 from tandem_connector.exchange.tombstones import Tombstones
 from tandem_connector.exchange.types import BlockId, Index, Seconds
 from tandem_connector.exchange.wanting import Wanting
@@ -70,6 +71,13 @@ def test_if_fresh_blocks_were_written_at_once_the_same_walk_finds_wrong_content(
 ) -> None:
     monkeypatch.setattr(Fresh, "step_of", lambda self, block: None)
     assert_found(r"garbage|is good")
+
+
+def test_if_peers_were_not_told_of_an_engines_end_the_same_walk_finds_what_it_leaves_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Serving, "refuse", lambda self, why, now: None)
+    assert_found("the end of .* leaves blocks in quarantine")
 
 
 class UnpinningPool(ToyPool):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an engine offers: a turn's blocks in batches and at its end, and its whole cache when it drains."""
 
-from tandem_connector.contract.messages import MAX_BLOCKS, CancelAck, Offer, Purpose, Want
+from tandem_connector.contract.messages import MAX_BLOCKS, CancelAck, Offer, Purpose, Took, Want
 from tandem_connector.contract.types import OfferId, WantId
 from tandem_connector.exchange.commands import MoveEnded
 from tandem_connector.exchange.settings import ExchangeSettings
@@ -92,8 +92,11 @@ def test_an_offer_longer_than_a_message_takes_two() -> None:
 # -- move -----------------------------------------------------------------------------------------------------------
 
 
-def draining() -> Engine:
-    return Engine(settings=ExchangeSettings(move_batch=3, offer_patience=Seconds(2.0))).with_peer()
+def draining(peer_blocks: int = 1_000) -> Engine:
+    """With ten blocks in its cache."""
+    engine = Engine(settings=ExchangeSettings(move_batch=3, offer_patience=Seconds(2.0), move_attempts=2))
+    engine.pool.cached(*names(0, 10))
+    return engine.with_peer(blocks=peer_blocks)
 
 
 def move(number: int, position: int, start: int, stop: int) -> Offer:
@@ -107,7 +110,6 @@ def answer(offer: int, start: int, stop: int) -> Want:
 
 def test_a_move_offers_the_next_batch_when_the_last_is_written() -> None:
     engine = draining()
-    engine.pool.cached(*names(0, 5))
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 5))], engine.now)
     assert engine.messages() == [move(1, 0, 0, 3)]
     (write,) = engine.hears(answer(1, 0, 3)).writes()
@@ -117,7 +119,57 @@ def test_a_move_offers_the_next_batch_when_the_last_is_written() -> None:
     assert engine.wrote(write).take(MoveEnded) == [MoveEnded(PEER, offered=5, written=5)]
 
 
-def test_a_move_goes_on_when_a_batch_is_not_wanted() -> None:
+def test_a_move_goes_on_at_once_when_nothing_of_a_batch_is_lacking() -> None:
+    engine = draining()
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 3)), OfferedRun(7, names(7, 8))], engine.now)
+    engine.messages()
+    assert engine.hears(Took(OfferId(1), left=0)).messages() == [move(2, 7, 7, 8)]
+    assert engine.hears(Took(OfferId(2), left=0)).take(MoveEnded) == [MoveEnded(PEER, offered=4, written=0)]
+
+
+def test_what_the_successor_had_no_room_for_is_offered_again_when_the_rest_is_written() -> None:
+    engine = draining()
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 5))], engine.now)
+    engine.commands()
+    (write,) = engine.hears(answer(1, 0, 2)).hears(Took(OfferId(1), left=1)).writes()
+    assert engine.wrote(write).messages() == [move(2, 0, 0, 3)]
+    (write,) = engine.hears(answer(2, 2, 3)).hears(Took(OfferId(2), left=0)).writes()
+    assert engine.wrote(write).messages() == [move(3, 3, 3, 5)]
+
+
+def test_a_move_waits_for_room_and_ends_when_there_is_none_again_and_again() -> None:
+    engine = draining()
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 5))], engine.now)
+    engine.commands()
+    assert engine.hears(Took(OfferId(1), left=3)).commands() == []
+    assert engine.at(1.9).commands() == []
+    assert engine.at(0.1).messages() == [move(2, 0, 0, 3)]
+    assert engine.hears(Took(OfferId(2), left=3)).commands() == [MoveEnded(PEER, offered=0, written=0)]
+
+
+def test_several_short_runs_are_on_offer_at_one_time() -> None:
+    engine = draining()
+    runs = [OfferedRun(position, names(position, position + 1)) for position in (0, 2, 4, 6)]
+    engine.exchange.move(PEER, runs, engine.now)
+    assert engine.messages() == [move(1, 0, 0, 1), move(2, 2, 2, 3), move(3, 4, 4, 5)]
+    assert engine.hears(Took(OfferId(2), left=0)).messages() == [move(4, 6, 6, 7)]
+
+
+def test_what_has_left_the_cache_is_not_offered() -> None:
+    engine = draining()
+    engine.exchange.move(PEER, [OfferedRun(8, names(8, 13)), OfferedRun(0, names(20, 22))], engine.now)
+    assert engine.messages() == [move(1, 8, 8, 10)]
+
+
+def test_a_move_fills_no_more_than_a_part_of_the_successors_pool() -> None:
+    engine = draining(peer_blocks=6)
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 10))], engine.now)
+    engine.commands()
+    (write,) = engine.hears(answer(1, 0, 3)).writes()
+    assert engine.wrote(write).take(MoveEnded) == [MoveEnded(PEER, offered=3, written=3)]
+
+
+def test_a_move_goes_on_when_an_answer_is_lost() -> None:
     engine = draining()
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 3)), OfferedRun(7, names(7, 8))], engine.now)
     engine.messages()
@@ -160,4 +212,29 @@ def test_an_acknowledgement_from_nowhere_changes_no_move() -> None:
     engine = draining()
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 1))], engine.now)
     engine.commands()
-    assert engine.hears(CancelAck(WantId(1))).commands() == []
+    assert engine.hears(CancelAck(WantId(1))).hears(Took(OfferId(9), left=1)).commands() == []
+    assert engine.hears(Took(OfferId(1), left=0), peer=OTHER).commands() == []
+
+
+def test_an_engine_that_stays_after_all_moves_no_more() -> None:
+    engine = draining()
+    engine.exchange.drain()
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 9))], engine.now)
+    engine.commands()
+    engine.exchange.stay()
+    assert engine.commands() == [MoveEnded(PEER, offered=3, written=0)]
+    assert engine.at(10.0).commands() == []
+
+
+def test_it_is_at_rest_when_nothing_is_moved_and_nobody_waits() -> None:
+    engine = draining()
+    assert engine.exchange.at_rest
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 2))], engine.now)
+    (write,) = engine.hears(answer(1, 0, 2)).writes()
+    assert not engine.exchange.at_rest
+    engine.wrote(write)
+    assert engine.exchange.at_rest
+    want = engine.wants(names(20, 21))
+    assert not engine.exchange.at_rest
+    engine.received(want, 0)
+    assert engine.exchange.at_rest

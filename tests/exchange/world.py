@@ -92,6 +92,31 @@ class World:
         self.undeclared.append(dead)
         self._start(place)
 
+    def shut_down(self, engine: Engine) -> None:
+        """The engine ends in order. If all hear it, the end of its process leaves nobody with blocks that can't be reused."""
+        for other in self.places:
+            while other.steps and not other.frozen:
+                self.run(other)
+        for request in list(engine.requests.values()):
+            self.end(engine, request, offer=False)
+        engine.exchange.shutdown(self.now)
+        self.act(engine)
+        if any(other.frozen for other in self.places):
+            return
+        # A message may have been lost: then the next ping tells. It is too early for who waits to be told that nobody computes.
+        for _ in range(3):
+            self._deliver_all()
+            self.advance(SETTINGS.nobody_grace / 4)
+        self._deliver_all()
+        if engine.exchange.expects_workers:
+            raise Violation(f"{engine.id} does not come to its end")
+        others = [other for other in self.places if other is not engine]
+        before = [other.exchange.gauges().blocks_quarantined for other in others]
+        self.crash(self.places.index(engine))
+        self.declare(engine)
+        if [other.exchange.gauges().blocks_quarantined for other in others] != before:
+            raise Violation(f"the end of {engine.id} leaves blocks in quarantine")
+
     def declare(self, dead: Engine) -> None:
         """The topology says that the pod is gone; all who run hear it."""
         if all(not engine.frozen for engine in self.places):

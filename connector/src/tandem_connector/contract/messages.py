@@ -235,6 +235,14 @@ class Offer(_Wire, frozen=True, array_like=True, tag="offer"):
             raise ValueError(f"{len(self.hashes)} hashes but the keys of {len(derived.keys)}")
 
 
+class Took(_Wire, frozen=True, array_like=True, tag="took"):
+    """Answer to an offer of a move, after the Want if there is one: a draining engine waits for it."""
+
+    offer: _Offer
+    left: Annotated[int, Meta(ge=0, le=MAX_BLOCKS)]
+    """Blocks of the offer that I don't take now, though I lack them: there is no room, or I end myself."""
+
+
 class Query(_Wire, frozen=True, array_like=True, tag="query"):
     """How long a prefix of these blocks do you have?"""
 
@@ -289,7 +297,7 @@ class Gone(_Wire, frozen=True, array_like=True, tag="gone"):
     engine: _Engine
 
 
-Message: TypeAlias = Hello | Want | Missing | Offer | Query | Have | Cancel | CancelAck | Ping | Pong | Gone
+Message: TypeAlias = Hello | Want | Missing | Offer | Took | Query | Have | Cancel | CancelAck | Ping | Pong | Gone
 
 
 class Envelope(_Wire, frozen=True, array_like=True):

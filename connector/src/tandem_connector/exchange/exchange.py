@@ -25,6 +25,7 @@ from tandem_connector.contract.messages import (
     Ping,
     Pong,
     Query,
+    Took,
     Want,
 )
 from tandem_connector.exchange.commands import Command, DropPeer, Send
@@ -74,6 +75,7 @@ class Exchange:
         self._offering = Offering(self._shared)
         self._moving = Moving(self._shared, self._offering)
         self._stopping = False
+        self._draining = False
 
     @property
     def tally(self) -> Tally:
@@ -152,6 +154,8 @@ class Exchange:
                 self._wanting.acknowledged(sender, acknowledgement, now)
             case Offer() as offer:
                 return self._offered(sender, peer, offer, now)
+            case Took(offer_id, left):
+                self._moving.took(sender, offer_id, left, now)
             case Query() as query:
                 self._outbox.put(Send(sender, Have(query.query, self._serving.prefix(query.hashes))))
             case Ping() as ping:
@@ -166,8 +170,12 @@ class Exchange:
         why = derivations_flaw(offer, self._shared.settings.block_size)
         if why is not None:
             return f"offer {offer.offer}: {why}"
-        if not (self._stopping or self._wanting.quarantine.full) and peer.state is PeerState.ALIVE:
-            take_offer(sender, offer, self._shared, self._wanting, now)
+        ends = self._stopping or self._draining
+        left = len(offer.hashes)
+        if not (ends or self._wanting.quarantine.full) and peer.state is PeerState.ALIVE:
+            left = take_offer(sender, offer, self._shared, self._wanting, now)
+        if offer.purpose is Purpose.MOVE:
+            self._outbox.put(Send(sender, Took(offer.offer, left)))
         return None
 
     # -- own requests ---------------------------------------------------------------------------------------------
@@ -245,6 +253,15 @@ class Exchange:
         """Offer these, the most recently used first, as fast as the successor takes them; ends with `MoveEnded`."""
         self._moving.start(successor, runs, now)
 
+    def drain(self) -> None:
+        """The engine will end: it takes nothing more of what peers offer."""
+        self._draining = True
+
+    def stay(self) -> None:
+        """It won't, after all: moves end, and offers are taken again."""
+        self._draining = False
+        self._moving.stop()
+
     # -- the whole ------------------------------------------------------------------------------------------------
 
     def reset(self, now: Seconds) -> None:
@@ -292,6 +309,16 @@ class Exchange:
         """The exchange holds references to blocks of the pool."""
         wants = self._wanting.open_wants + self._wanting.held_wants
         return self._serving.writing or self._serving.lingering or wants > 0
+
+    def reaches(self, peer: EngineId) -> bool:
+        """Whether the peer is connected and answers."""
+        return self._peers.state(peer) is PeerState.ALIVE
+
+    @property
+    def at_rest(self) -> bool:
+        """Nothing is moved, nobody waits for what this engine asked of peers, and they wait for nothing of it."""
+        waits = self._moving or self._wanting.open_wants
+        return not (waits or self._serving.active or self._serving.writing)
 
     def incoming_prefix(self, hashes: Iterable[BlockHash]) -> int:
         """How many of these, from the first on, are being written into this engine now."""

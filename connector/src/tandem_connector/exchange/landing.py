@@ -8,10 +8,13 @@ from tandem_connector.exchange.types import EngineId, Landing, Seconds
 from tandem_connector.exchange.wanting import Wanting
 
 
-def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, now: Seconds) -> None:
+def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, now: Seconds) -> int:
     """Want the blocks of the offer that are neither cached nor on their way, the first ones if there is no room for all.
 
     The first ones, because a block of a sequence is of use only with all before it.
+
+    Returns:
+        How many are lacking and not wanted.
     """
     settings, declined = shared.settings, shared.tally.blocks_declined
     lacking = [
@@ -29,7 +32,7 @@ def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, n
     blocks = shared.pool.take(len(taken)) if taken else None
     if blocks is None:
         declined[offer.purpose] += len(lacking)
-        return
+        return len(lacking)
     declined[offer.purpose] += len(lacking) - len(taken)
     wanted = Landing(
         offer=offer.offer,
@@ -41,3 +44,4 @@ def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, n
         ttl=settings.landing_ttl,
     )
     wanting.open(peer, wanted, now)
+    return len(lacking) - len(taken)

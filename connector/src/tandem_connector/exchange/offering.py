@@ -64,9 +64,7 @@ class Offering:
 
     def offer(self, peer: EngineId, purpose: Purpose, run: OfferedRun) -> OfferId:
         """Offer the blocks to the peer; the id of the last message, if it takes several."""
-        receiver = self._peers.of(peer)
-        publishes = receiver is not None and receiver.publishes
-        most = most_derived(self._settings.block_size) if publishes else MAX_BLOCKS
+        publishes, most = self._publishes(peer), self.most(peer)
         for start in range(0, len(run.hashes), most):
             part = OfferedRun(run.position + start, run.hashes[start : start + most])
             offer = OfferId(next(self._ids))
@@ -75,6 +73,14 @@ class Offering:
             derived = joined(part, known) if known else None
             self._outbox.put(Send(peer, Offer(offer, purpose, part.position, part.hashes, derived)))
         return offer
+
+    def most(self, peer: EngineId) -> int:
+        """Blocks that one message to this peer may offer."""
+        return most_derived(self._settings.block_size) if self._publishes(peer) else MAX_BLOCKS
+
+    def _publishes(self, peer: EngineId) -> bool:
+        receiver = self._peers.of(peer)
+        return receiver is not None and receiver.publishes
 
     def peer_gone(self, peer: EngineId) -> None:
         """Nothing more is offered to this peer."""

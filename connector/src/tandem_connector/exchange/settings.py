@@ -42,6 +42,11 @@ class ExchangeSettings:
     offer_every: int = 8
     """Full blocks that a request computes between two offers while it decodes; 0: only when it ends."""
     move_batch: int = 256
-    """Blocks in each offer of a move; the next is made when the last has been answered."""
+    """Blocks that a move has on offer at one time."""
+    move_share: float = 0.5
+    """Part of the successor's pool that a move may fill. What comes later is evicted later there, so more would push out what
+    came first, and was used last."""
+    move_attempts: int = 3
+    """How often in a row a successor may have no room for any block before the move ends."""
     offer_patience: Seconds = Seconds(2.0)
-    """How long a move waits for the answer to an offer; nothing lacking is answered by silence."""
+    """How long a move waits for the answer to an offer, and for room."""

@@ -36,6 +36,8 @@ EVENTS: Final = (
     "want_received",
     "offer",
     "move",
+    "drain",
+    "stay",
     "reset",
     "shutdown",
     "tick",
