@@ -67,6 +67,18 @@ def test_a_failed_p_is_replaced_and_the_blocks_wanted_of_the_next() -> None:
     assert want.engine == second.engine != first.engine
 
 
+def test_an_engine_that_drains_asks_for_nothing_new_and_goes_on_with_what_it_asked_for() -> None:
+    decode = Decode().with_peers(A).gets(an_arrival("before"))
+    call = decode.only(StartCall)
+    decode.asking.drain(drains=True)
+    assert decode.gets(an_arrival("new", chain="y")).commands() == [
+        ComputeLocally(RequestId("new"), LocalReason.DRAINING, None)
+    ]
+    assert decode.answered(call.call).take(Prefilled) != []
+    decode.asking.drain(drains=False)
+    assert decode.gets(an_arrival("after", chain="z")).take(StartCall) != []
+
+
 def test_a_p_that_failed_is_left_alone_for_a_while() -> None:
     decode = Decode().with_peers(A).gets(an_arrival("one"))
     decode.failed(decode.only(StartCall).call)

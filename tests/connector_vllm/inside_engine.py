@@ -23,7 +23,7 @@ from vllm.v1.engine import EngineCoreRequestType
 from vllm.v1.request import Request, RequestStatus
 
 from tandem_connector.asking.types import Obstacle
-from tandem_connector.exchange.types import BlockHash, Derivation
+from tandem_connector.exchange.types import BlockHash, Derivation, OfferedRun
 from tandem_connector.vllm.adapter import (
     EngineInput,
     EnginePool,
@@ -117,6 +117,31 @@ def the_pools_reset_is_told_before_it_happens() -> None:
     blocks = ours.take(2) or ()
     ours.before_reset(lambda: ours.unpin(blocks))
     assert inner.reset_prefix_cache()
+
+
+def what_is_cached_is_told_most_recently_used_first_and_in_its_order() -> None:
+    _, ours = pool()
+    assert ours.cached() == []
+    for chain, positions in ((b"a", (0, 1, 2)), (b"b", (0, 1))):
+        blocks = ours.take(len(positions)) or ()
+        for position, block in zip(positions, blocks, strict=True):
+            ours.commit(block_name(chain, position), block, position, None)
+        ours.unpin(blocks[::-1])
+    both = [
+        OfferedRun(0, (block_name(b"b", 0), block_name(b"b", 1))),
+        OfferedRun(0, tuple(block_name(b"a", n) for n in range(3))),
+    ]
+    assert ours.cached() == both
+    pinned = ours.lookup(block_name(b"a", 1))
+    assert pinned is not None
+    ours.pin([pinned])
+    assert ours.cached() == [both[0], OfferedRun(0, (block_name(b"a", 0),)), OfferedRun(2, (block_name(b"a", 2),))]
+    ours.unpin([pinned])
+    assert ours.cached()[0] == OfferedRun(1, (block_name(b"a", 1),))
+
+
+def block_name(chain: bytes, position: int) -> BlockHash:
+    return BlockHash(chain * 31 + bytes([position]))
 
 
 def request(tokens: int, **more: object) -> Request:
@@ -278,9 +303,13 @@ def the_engines_input_is_found_watched_and_woken() -> None:
         def __init__(self) -> None:
             self.input_queue: queue.Queue[tuple[Any, object]] = queue.Queue()
             self.input_queue.put_nowait((EngineCoreRequestType.UTILITY, "before"))
+            self.running = True
             self.input = EngineInput()
 
         def process_input_sockets(self) -> None: ...
+
+        def is_running(self) -> bool:
+            return self.running
 
     core = Core()
     core.input.watch(seen.append, lambda: put.append(1))
@@ -290,6 +319,9 @@ def the_engines_input_is_found_watched_and_woken() -> None:
     assert seen == ["request"]
     assert [core.input_queue.get_nowait()[0].name for _ in range(3)] == ["UTILITY", "ADD", "WAKEUP"]
     assert len(put) >= 2
+    assert not core.input.ends
+    core.running = False
+    assert core.input.ends
 
 
 def without_an_engine_process_there_is_no_input() -> None:
@@ -297,6 +329,7 @@ def without_an_engine_process_there_is_no_input() -> None:
     engine.watch(lambda _: None, lambda: None)
     engine.wake()
     assert not engine.found
+    assert not engine.ends
 
 
 def this_vllm_is_the_right_one() -> None:

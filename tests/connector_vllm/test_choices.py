@@ -9,6 +9,7 @@ from tandem_connector.exchange.tally import Gauges, Tally
 from tandem_connector.exchange.types import RequestId, Seconds
 from tandem_connector.vllm.account import account_of, account_params
 from tandem_connector.vllm.metrics import COUNTERS, SEPARATOR, Meter, State
+from tandem_connector.vllm.status import Status
 from tandem_connector.vllm.steps import Progress
 from tandem_connector.vllm.turns import Phase, Turn
 
@@ -20,7 +21,7 @@ QUIET = State(
     tables=None,
     asking=None,
     peers=0,
-    healthy=True,
+    status=Status(),
     block_bytes=1,
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tandem_connector.contract.peers import Address, Parallelism, Peer, PeerTable
+from tandem_connector.contract.peers import Address, Drain, Parallelism, Peer, PeerTable
 from tandem_connector.contract.types import EngineId, EngineState, Generation, Role
 from tandem_connector.vllm.peer_table import TableChange
 
@@ -24,8 +24,8 @@ def a_peer(engine: str, *, state: EngineState = EngineState.READY, host: str = "
     )
 
 
-def a_table(generation: int, *peers: Peer) -> bytes:
-    return PeerTable.of(Generation(generation), peers).to_annotation().encode()
+def a_table(generation: int, *peers: Peer, drain: Drain | None = None) -> bytes:
+    return PeerTable.of(Generation(generation), peers, drain).to_annotation().encode()
 
 
 @dataclass

@@ -30,6 +30,13 @@ def test_an_engine_is_greeted_by_the_tables_name_until_its_process_has_answered(
     assert incarnations.greeted()[FIRST].address == a_peer(LISTED).address
 
 
+def test_a_name_of_the_table_stands_for_the_process_that_answered_last() -> None:
+    incarnations = listing(LISTED)
+    assert incarnations.name_of(LISTED) == LISTED
+    incarnations.answered(LISTED, FIRST)
+    assert incarnations.name_of(LISTED) == FIRST
+
+
 def test_another_process_that_answers_takes_the_place_of_the_one_before() -> None:
     incarnations = listing(LISTED)
     incarnations.answered(LISTED, FIRST)

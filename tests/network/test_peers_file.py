@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import watchfiles
 
+from tandem_connector.contract.peers import Drain
 from tandem_connector.contract.types import EngineState
 from tandem_connector.vllm.peer_table import TableReader
 from tandem_connector.vllm.peers_file import PeersFile, PeersFileSettings
@@ -57,6 +58,17 @@ def test_a_new_generation_that_says_the_same_changes_no_peer() -> None:
     assert (change.table.generation, change.added, change.removed, change.changed) == (2, (), (), ())
 
 
+def test_a_table_tells_its_engine_to_drain_and_to_whom() -> None:
+    reader = TableReader()
+    reader.read(a_table(1, ONE))
+    change = reader.read(a_table(2, ONE, drain=Drain(successor=ONE.engine)))
+    assert change is not None
+    assert change.table.drain == Drain(successor=ONE.engine)
+    assert (change.added, change.removed, change.changed) == ((), (), ())
+    assert reader.read(a_table(2, ONE)) is None
+    assert reader.counts.conflicting == 1
+
+
 def test_a_table_of_a_lower_generation_is_ignored() -> None:
     reader = TableReader()
     reader.read(a_table(5, ONE))
@@ -93,6 +105,11 @@ def test_the_same_generation_with_other_peers_is_an_error_and_with_the_same_noth
         ),
         (a_table(9, TWO).replace(b"10.0.0.1", b"10.0.0.2"), "its digest is"),
         (a_table(9, TWO, TWO), "an engine is in it twice"),
+        (a_table(9, TWO).replace(b'"drain":null', b'"drain":{"successor":null}'), "its digest is"),
+        (
+            a_table(9, TWO).replace(b'"drain":null', b'"drain":{"successor":"one"}'),
+            "content: Value error, the successor one is none of the peers",
+        ),
         (b" " * (2 << 20), "it is empty"),
         (b"x" * (2 << 20), "it is longer than 1048576 bytes"),
         (b"", "it is empty"),

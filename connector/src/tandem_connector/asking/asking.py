@@ -65,6 +65,7 @@ class Asking:
         self._known: dict[RequestId, _Known] = {}
         self._running: dict[PrefillId, _Running] = {}
         self._commands: list[Command] = []
+        self._draining = False
         self.tally = AskingTally()
 
     def commands(self) -> list[Command]:
@@ -84,6 +85,10 @@ class Asking:
             self._continuity.forget(engine)
             self._attempts.peer_lost(engine, now)
         self._follow(now)
+
+    def drain(self, *, drains: bool) -> None:
+        """Whether this engine is to end: then it computes new requests itself. Those that were asked for go on."""
+        self._draining = drains
 
     def peer_reachable(self, engine: EngineId) -> None:
         """Its Hello was accepted, or it is heard again."""
@@ -117,7 +122,7 @@ class Asking:
         if arrival.request in self._known:
             return
         known = self._known[arrival.request] = _Known(arrival, now)
-        decision = decide(arrival, held_blocks, self._settings)
+        decision = Local(LocalReason.DRAINING) if self._draining else decide(arrival, held_blocks, self._settings)
         match decision:
             case Local(why):
                 self._compute_locally(known, why)

@@ -44,6 +44,8 @@ class LocalReason(StrEnum):
     """A P said that the request is wrong; the others would say the same."""
     TOO_LATE = "too_late"
     """The prefill's time is over."""
+    DRAINING = "draining"
+    """D is to end, and asks nobody for anything new."""
 
 
 class Failure(StrEnum):

@@ -13,6 +13,8 @@ PEERS_FILE: Final = "TANDEM_PEERS_FILE"
 """Path of the peer table, a downward-API file made from the annotation `tandem.dev/peers`."""
 KEYS_FILE: Final = "TANDEM_KEYS_FILE"
 """Path of the resource's key (`contract.keys`), from a Secret. Not set: the exchange listens on loopback only."""
+STATUS_FILE: Final = "TANDEM_STATUS_FILE"
+"""Path of a file in which the engine says how it is, for programs in its container: `probe.py` and `drain.py`. Not set: none."""
 
 PEERS_DIRECTORY: Final = "/etc/tandem/peers"
 PEERS_PATH: Final = f"{PEERS_DIRECTORY}/peers.json"
@@ -20,6 +22,9 @@ KEYS_DIRECTORY: Final = "/etc/tandem/keys"
 KEYS_PATH: Final = f"{KEYS_DIRECTORY}/exchange.json"
 CONNECTOR_PATH: Final = "/opt/tandem/connector"
 """Where the init container puts the connector's package; on `PYTHONPATH` of the engine."""
+
+STATUS_PATH: Final = "/dev/shm/tandem-status.json"  # noqa: S108 - the pod's own: a mounted folder
+"""Where every engine can write, whatever its user and its image."""
 
 HTTP_PORT: Final = 8000
 SIDE_CHANNEL_PORT: Final = 5600

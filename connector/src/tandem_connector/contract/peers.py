@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peer table: what the operator tells one engine about the engines of the other pool.
+"""The peer table: what the operator tells one engine about the engines that it may speak with.
 
-It is written as the annotation `tandem.dev/peers` on the engine's pod and read from a downward-API file, so an
+These are engines of the other pool, and while one drains, it and its successor, which are of the same pool: each is in the
+other's table. Nobody asks for a prefill from an engine of its own pool, or offers it what a turn computed.
+
+Whoever was in a table leaves it only when its pod is gone: engines take that for the end of its process, and use blocks again that
+it might have written into. A successor, for one, stays in when it isn't needed after all.
+
+The table is written as the annotation `tandem.dev/peers` on the engine's pod and read from a downward-API file, so an
 engine needs no access to the Kubernetes API. A table is whole (never a difference) and fenced by its generation.
 """
 
 import hashlib
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from tandem_connector.contract.types import EngineId, EngineState, Generation, Role
@@ -62,30 +68,47 @@ class Peer(_Frozen):
     network: Network = Network()
 
 
+class Drain(_Frozen):
+    """What an engine that is to end has to do before: answer what it has, and hand over what it holds."""
+
+    successor: EngineId | None = None
+    """A peer of the same role, that is to have what this engine's prefix cache holds. None: nobody is."""
+
+
 class PeerTable(_Frozen):
-    """All that one engine is told about its peers.
+    """All that one engine is told about its peers, and about itself.
 
     Raises:
-        pydantic.ValidationError: on `model_validate_json` of anything that is not a table of this version.
+        pydantic.ValidationError: on `model_validate_json` of anything that is not a table of this version, or when the
+            successor is none of the peers.
     """
 
     version: Annotated[int, Field(ge=TABLE_VERSION, le=TABLE_VERSION)] = TABLE_VERSION
     generation: Generation
     digest: str
-    """`PeerTable.digest_of` of the peers: two tables with the same digest say the same."""
+    """`PeerTable.digest_of` of all the rest: two tables with the same digest say the same."""
     peers: tuple[Peer, ...]
+    drain: Drain | None = None
+    """The engine whose table this is drains: it takes no new work from peers, and ends when it has nothing left to do."""
+
+    @model_validator(mode="after")
+    def _knows_the_successor(self) -> Self:
+        successor = self.drain.successor if self.drain is not None else None
+        if successor is not None and all(peer.engine != successor for peer in self.peers):
+            raise ValueError(f"the successor {successor} is none of the peers")
+        return self
 
     @classmethod
-    def of(cls, generation: Generation, peers: tuple[Peer, ...]) -> Self:
+    def of(cls, generation: Generation, peers: tuple[Peer, ...], drain: Drain | None = None) -> Self:
         """A table of these peers, in a fixed order, with its digest."""
         ordered = tuple(sorted(peers, key=lambda peer: peer.engine))
-        return cls(generation=generation, digest=cls.digest_of(ordered), peers=ordered)
+        return cls(generation=generation, digest=cls.digest_of(ordered, drain), peers=ordered, drain=drain)
 
     @staticmethod
-    def digest_of(peers: tuple[Peer, ...]) -> str:
-        """16 hexadecimal digits of SHA-256 over the peers in the order of their engine ids."""
-        ordered = sorted(peers, key=lambda peer: peer.engine)
-        content = "\n".join(peer.model_dump_json(by_alias=True) for peer in ordered)
+    def digest_of(peers: tuple[Peer, ...], drain: Drain | None = None) -> str:
+        """16 hexadecimal digits of SHA-256 over the peers in the order of their engine ids, and what is to be drained."""
+        said = [*sorted(peers, key=lambda peer: peer.engine), *([drain] if drain is not None else [])]
+        content = "\n".join(each.model_dump_json(by_alias=True) for each in said)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def to_annotation(self) -> str:

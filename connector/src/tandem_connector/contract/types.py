@@ -38,7 +38,7 @@ class Role(StrEnum):
 
     @property
     def other(self) -> "Role":
-        """The pool whose engines are this one's peers."""
+        """The pool whose engines this one works with."""
         return Role.DECODE if self is Role.PREFILL else Role.PREFILL
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is used of vLLM besides its public connector interface; for KV events see `kv_events`. Read against vLLM 0.32.0.
 
-* `EngineCoreProc.input_queue` (`v1/engine/core.py`), `EngineCoreRequestType.ADD` and `.WAKEUP` (`v1/engine/__init__.py`):
-  to see a request before the scheduler does, and to wake an idle engine.
+* `EngineCoreProc.input_queue` and `.is_running` (`v1/engine/core.py`), `EngineCoreRequestType.ADD` and `.WAKEUP`
+  (`v1/engine/__init__.py`): to see a request before the scheduler does, to wake an idle engine, and to see that it was told to end.
 * `BlockPool`: `cached_block_hash_to_block`, `_insert_block_hash`, `touch`, `free_blocks`, `get_new_blocks`, `blocks`,
   `num_gpu_blocks`, `get_num_free_blocks`, `reset_prefix_cache` (`v1/core/block_pool.py`), and the form of its keys,
-  `make_block_hash_with_group_id` (`v1/core/kv_cache_utils.py`): to find, reference, take and name blocks.
+  `make_block_hash_with_group_id` and `get_block_hash` (`v1/core/kv_cache_utils.py`): to find, reference, take and name blocks.
+* `BlockPool.free_block_queue.get_all_free_blocks`, `KVCacheBlock.block_hash` and `.block_hash_num_tokens`
+  (`v1/core/kv_cache_utils.py`): what is cached, in the order in which it is to be evicted.
 * `KVCacheManager.block_pool`, `.get_blocks`, `KVCacheBlocks.blocks` (`v1/core/kv_cache_manager.py`): a request's blocks.
 * `Request` (`v1/request.py`): its prompt, the names of its blocks, what it asks for.
 * `Scheduler.schedule` (`v1/core/sched/scheduler.py`) calls `build_connector_meta` before `_update_after_schedule`, so that
@@ -26,11 +28,11 @@ from types import FrameType
 from typing import Any, Final
 
 import vllm
-from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
+from vllm.v1.core.kv_cache_utils import get_block_hash, make_block_hash_with_group_id
 from vllm.v1.engine import EngineCoreRequestType
 
 from tandem_connector.asking.types import Arrival, Obstacle
-from tandem_connector.exchange.types import BlockHash, BlockId, Derivation, RequestId
+from tandem_connector.exchange.types import BlockHash, BlockId, Derivation, OfferedRun, RequestId
 from tandem_connector.vllm.kv_events import KvEvents, learn
 from tandem_connector.vllm.lineage import Lineage
 
@@ -41,9 +43,11 @@ _NEEDED: Final = {
         *("get_new_blocks", "touch", "free_blocks", "_insert_block_hash", "reset_prefix_cache", "get_num_free_blocks"),
     ),
     "vllm.v1.core.block_pool.BlockHashToBlockMap": ("get_one_block",),
+    "vllm.v1.core.kv_cache_utils.FreeKVCacheBlockQueue": ("get_all_free_blocks",),
+    "vllm.v1.core.kv_cache_utils.KVCacheBlock": ("block_hash", "block_hash_num_tokens"),
     "vllm.v1.core.kv_cache_manager.KVCacheManager": ("get_blocks",),
     "vllm.v1.core.sched.scheduler.Scheduler": ("_request_blocks_can_be_freed",),
-    "vllm.v1.engine.core.EngineCoreProc": ("process_input_sockets", "_handle_client_request"),
+    "vllm.v1.engine.core.EngineCoreProc": ("process_input_sockets", "_handle_client_request", "is_running"),
 }
 
 
@@ -155,6 +159,22 @@ class EnginePool:
         """Whether vLLM publishes KV events of this pool."""
         return self._events is not None
 
+    def cached(self) -> list[OfferedRun]:
+        """What is cached and nobody references, most recently used first.
+
+        A request's blocks are freed from its last to its first, so that the last is evicted first: backwards they are in order.
+        """
+        runs: list[tuple[int, list[BlockHash]]] = []
+        for block in reversed(self._pool.free_block_queue.get_all_free_blocks()):
+            position, part = divmod(block.block_hash_num_tokens or 0, self._block_size)
+            if block.block_hash is None or part or not position:
+                continue
+            position -= 1
+            if not runs or position != runs[-1][0] + len(runs[-1][1]):
+                runs.append((position, []))
+            runs[-1][1].append(BlockHash(get_block_hash(block.block_hash)))
+        return [OfferedRun(position, tuple(hashes)) for position, hashes in runs]
+
     @property
     def blocks(self) -> int:
         """Blocks in the pool."""
@@ -205,6 +225,11 @@ class EngineInput:
     def found(self) -> bool:
         """Whether there is one."""
         return self._core is not None
+
+    @property
+    def ends(self) -> bool:
+        """It was told to end, and takes no request any more."""
+        return self._core is not None and not self._core.is_running()
 
     def watch(self, arrived: Callable[[Any], None], put: Callable[[], None]) -> None:
         """Have `arrived` told of each new `Request`, on vLLM's input thread, and then `put` of everything that is put."""

@@ -126,6 +126,10 @@ class Asker:
 
         self._events.put(event)
 
+    def drain(self, *, drains: bool) -> None:
+        """See `Asking.drain`."""
+        self._events.put(lambda _: self._asking.drain(drains=drains))
+
     def peer_reachable(self, engine: EngineId) -> None:
         """See `Asking.peer_reachable`."""
         self._events.put(lambda _: self._asking.peer_reachable(engine))

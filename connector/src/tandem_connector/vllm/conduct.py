@@ -10,8 +10,9 @@ from tandem_connector.contract.types import EngineId
 from tandem_connector.exchange import commands
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.types import Seconds, WriteEnd
-from tandem_connector.vllm.asker import Asker, Decision
+from tandem_connector.vllm.asker import Decision
 from tandem_connector.vllm.commands import DropPeer, Expect, Forget, Submit, Withdraw
+from tandem_connector.vllm.draining import Draining, DrainOrder
 from tandem_connector.vllm.loading import Loading
 from tandem_connector.vllm.measuring import Measuring
 from tandem_connector.vllm.metrics import State
@@ -26,6 +27,7 @@ from tandem_connector.vllm.network.events import (
 from tandem_connector.vllm.orders import AddPeerRanks, Order, RankReport
 from tandem_connector.vllm.ranks import BlocksReceived, PeerUnwritable, Ranks, StepRanEverywhere, WriteEnded
 from tandem_connector.vllm.reports import Outcome
+from tandem_connector.vllm.status import StatusFile
 from tandem_connector.vllm.surroundings import News, PeerLeft, Surroundings
 
 _log = logging.getLogger(__name__)
@@ -44,18 +46,27 @@ class Conduct:
     """Of one engine; scheduler's thread."""
 
     def __init__(
-        self, exchange: Exchange, loading: Loading, measuring: Measuring, surroundings: Surroundings, *, ranks: int
+        self,
+        exchange: Exchange,
+        loading: Loading,
+        measuring: Measuring,
+        draining: Draining,
+        surroundings: Surroundings,
+        *,
+        status: StatusFile,
+        ranks: int,
     ) -> None:
         self._exchange = exchange
         self._loading = loading
         self._measuring = measuring
+        self._draining = draining
         self._surroundings = surroundings
+        self._status = status
         self._ranks = Ranks(ranks)
         self._hellos: dict[EngineId, Hello] = {}
         self._readd: dict[EngineId, Seconds] = {}
         self._adding_until: Seconds | None = None
         self._orders: list[Order] = []
-        self._healthy = True
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
@@ -74,44 +85,51 @@ class Conduct:
             self._take(news, now)
 
     def _take(self, news: News, now: Seconds) -> None:
-        asker = self._surroundings.asker
         match news:
             case Received(envelope):
-                self._receive(envelope, asker, now)
+                self._receive(envelope, now)
             case PeerJoined(peer, hello):
-                self._joined(peer, hello, asker, now)
+                self._joined(peer, hello, now)
             case PeerSilent(peer):
                 self._exchange.peer_silent(peer, now)
-                if asker is not None:
-                    asker.peer_unreachable(peer)
+                self._lost(peer)
             case PeerBack(peer):
                 self._exchange.peer_back(peer, now)
-                if asker is not None:
-                    asker.peer_reachable(peer)
+                self._reached(peer, now)
             case PeerReplaced(peer) | PeerLeft(peer):
                 self._gone(peer, now)
-                if asker is not None:
-                    asker.peer_unreachable(peer)
+                self._lost(peer)
             case PeerRefused():
                 pass  # the network has logged it, and nothing can be done before one of the two is replaced
+            case DrainOrder() as order:
+                self._draining.told(order, now)
             case decision:
                 self._loading.decided(decision, now)
 
-    def _receive(self, envelope: Envelope, asker: Asker | None, now: Seconds) -> None:
+    def _receive(self, envelope: Envelope, now: Seconds) -> None:
+        asker = self._surroundings.asker
         if isinstance(envelope.message, Have):
             if asker is not None:
                 asker.have(envelope.message.query, envelope.sender, envelope.message.count)
         else:
             self._exchange.receive(envelope, now)
 
-    def _joined(self, peer: EngineId, hello: Hello, asker: Asker | None, now: Seconds) -> None:
+    def _joined(self, peer: EngineId, hello: Hello, now: Seconds) -> None:
         if not self._exchange.peer_connected(peer, hello.blocks, now, publishes=hello.publishes):
             _log.warning("peer_not_taken peer=%s why=it had left the peer table, and counts as ended", peer)
             return
         self._hellos[peer] = hello
         self._add(peer, hello, now)
-        if asker is not None:
-            asker.peer_reachable(peer)
+        self._reached(peer, now)
+
+    def _reached(self, peer: EngineId, now: Seconds) -> None:
+        self._draining.reached(peer, now)
+        if self._surroundings.asker is not None:
+            self._surroundings.asker.peer_reachable(peer)
+
+    def _lost(self, peer: EngineId) -> None:
+        if self._surroundings.asker is not None:
+            self._surroundings.asker.peer_unreachable(peer)
 
     def _gone(self, peer: EngineId, now: Seconds) -> None:
         self._exchange.peer_gone(peer, now)
@@ -181,7 +199,7 @@ class Conduct:
             tables=self._surroundings.table_counts,
             asking=asker.tally if asker is not None else None,
             peers=len(self._hellos),
-            healthy=self._healthy,
+            status=self._status.status,
             block_bytes=block_bytes,
         )
 
@@ -228,13 +246,20 @@ class Conduct:
             case commands.LandingEnded():
                 self._measuring.ended(command, now)
                 _log.debug("%s", command)
-            case commands.LandingCommitted() | commands.ServingEnded() | commands.MoveEnded():
+            case commands.LandingCommitted() | commands.ServingEnded():
                 _log.debug("%s", command)
-            case commands.Unhealthy(why):
-                self._healthy = False
-                _log.error("exchange_unhealthy why=%s", why)
-            case commands.Healthy():
-                self._healthy = True
-                _log.info("exchange_healthy")
+            case commands.MoveEnded(successor, offered, written):
+                _log.info("move_ended successor=%s offered=%d written=%d", successor, offered, written)
+            case commands.Unhealthy() | commands.Healthy():
+                self._tell_health(command, now)
             case _:
                 assert_never(command)
+
+    def _tell_health(self, command: commands.Unhealthy | commands.Healthy, now: Seconds) -> None:
+        match command:
+            case commands.Unhealthy(why):
+                self._status.change(unhealthy=why, since=now)
+                _log.error("exchange_unhealthy why=%s", why)
+            case commands.Healthy():
+                self._status.change(unhealthy="", since=None)
+                _log.info("exchange_healthy")

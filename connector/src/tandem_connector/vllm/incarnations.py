@@ -52,6 +52,10 @@ class Incarnations:
             for peer in self._listed
         )
 
+    def name_of(self, listed: EngineId) -> EngineId:
+        """The name that a process of the table's engine `listed` gave itself; the table's, if none has answered."""
+        return self._answering.get(pod_of(listed), listed)
+
     def greeted(self) -> Mapping[EngineId, Peer]:
         """Whom to speak with, by name: the processes that are known, and whoever a name of the table may mean."""
         unknown = {peer.engine: peer for peer in self._listed if peer.engine not in self._settled}

@@ -11,6 +11,7 @@ from tandem_connector.exchange.tally import Gauges, Tally
 from tandem_connector.vllm.account import TurnAccount
 from tandem_connector.vllm.network.counts import NetworkCounts
 from tandem_connector.vllm.peer_table import TableCounts
+from tandem_connector.vllm.status import DrainStage, Status
 
 Numbers: TypeAlias = dict[str, dict[str, float]]
 """By the metric's name, and by the values of its labels, joined with `SEPARATOR`."""
@@ -64,6 +65,8 @@ GAUGES: Final = (
     Metric("hashes_awaited", (), "Different blocks that peers wait for and nobody has computed yet"),
     Metric("peers_connected", (), "Peers that have joined"),
     Metric("healthy", (), "1, or 0 when more blocks are in quarantine than allowed"),
+    Metric("draining", (), "1 while the engine is to end: it takes nothing new, and hands over what it holds"),
+    Metric("drained", (), "1 when an engine that is to end has nothing left to do"),
 )
 WAIT: Final = Metric("wait_seconds", (), "How long requests waited for other engines' blocks")
 WAIT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -79,7 +82,7 @@ class State:
     tables: TableCounts | None
     asking: AskingTally | None
     peers: int
-    healthy: bool
+    status: Status
     block_bytes: int
     """Of one block on all ranks."""
 
@@ -193,4 +196,10 @@ def _counters(state: State) -> Numbers:
 
 def _gauges(state: State) -> Numbers:
     held: Numbers = {each.name: {"": getattr(state.gauges, each.name)} for each in fields(state.gauges)}
-    return {**held, "peers_connected": {"": state.peers}, "healthy": {"": int(state.healthy)}}
+    told = {
+        "peers_connected": state.peers,
+        "healthy": not state.status.unhealthy,
+        "draining": state.status.drain is not DrainStage.SERVING,
+        "drained": state.status.drain is DrainStage.DRAINED,
+    }
+    return {**held, **{name: {"": int(value)} for name, value in told.items()}}

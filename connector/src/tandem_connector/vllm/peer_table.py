@@ -36,7 +36,7 @@ class TableCounts:
     stale: int = 0
     """Of a generation below the one that is known."""
     conflicting: int = 0
-    """Of the known generation, but with other peers."""
+    """Of the known generation, but with another content."""
     unreadable: int = 0
     """The file is gone, or can't be read."""
     failed: int = 0
@@ -115,8 +115,8 @@ def _table(content: bytes) -> PeerTable:
         raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}") from error
     if len({peer.engine for peer in table.peers}) != len(table.peers):
         raise ValueError("an engine is in it twice")
-    if table.digest != PeerTable.digest_of(table.peers):
-        raise ValueError(f"its digest is {table.digest}, that of its peers {PeerTable.digest_of(table.peers)}")
+    if table.digest != (digest := PeerTable.digest_of(table.peers, table.drain)):
+        raise ValueError(f"its digest is {table.digest}, that of its content {digest}")
     return table
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's side: what each of vLLM's hooks means for the exchange. On the engine's main thread, but `arrived`."""
 
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -9,29 +8,32 @@ from typing import Any, Final
 import msgspec
 
 from tandem_connector.contract.messages import Hello
-from tandem_connector.contract.prefill import NoteProblem, PrefillNote, PromptName, read_note, receipt_params
+from tandem_connector.contract.prefill import PrefillNote, receipt_params
 from tandem_connector.contract.types import EngineId, Role
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.settings import ExchangeSettings
-from tandem_connector.exchange.types import BlockHash, BlockId, Purpose, RequestId, Seconds, StepId
+from tandem_connector.exchange.types import BlockHash, BlockId, RequestId, Seconds, StepId
 from tandem_connector.exchange.worth import Worth
 from tandem_connector.vllm.account import account_of, account_params, receipt_of
 from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, is_worth_offering
 from tandem_connector.vllm.conduct import Conduct
 from tandem_connector.vllm.doorbell import Ring
+from tandem_connector.vllm.draining import Draining
+from tandem_connector.vllm.ending import Ending
 from tandem_connector.vllm.journal import Journal
 from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.loading import Loading
 from tandem_connector.vllm.measuring import Measuring
 from tandem_connector.vllm.metrics import Meter
+from tandem_connector.vllm.notes import Notes
 from tandem_connector.vllm.orders import RankReport, StepOrders
 from tandem_connector.vllm.recording import RecordedExchange
 from tandem_connector.vllm.settings import ConnectorSettings
+from tandem_connector.vllm.status import StatusFile
 from tandem_connector.vllm.steps import Progress, Scheduled, Steps
 from tandem_connector.vllm.surroundings import Surroundings, seal_of
-from tandem_connector.vllm.turns import Source, Turn
+from tandem_connector.vllm.turns import Turn
 
-_log = logging.getLogger(__name__)
 _SHORT_WAIT: Final = 0.003
 """Sleep in an empty step, in seconds, when not all requests wait for peers."""
 _TALLY_EVERY: Final = 0.25
@@ -50,23 +52,36 @@ class SchedulerSide:
         *,
         block_size: int,
         hash_algorithm: str,
+        end_within: float,
     ) -> None:
+        """Without vLLM's block pool yet.
+
+        Args:
+            me: this engine.
+            settings: its settings.
+            surroundings: given to this for good.
+            keys: the resource's.
+            block_size: tokens per block.
+            hash_algorithm: vLLM's, by its name.
+            end_within: seconds that vLLM gives itself to end.
+        """
         self._me = me
         self._settings = settings
         self._surroundings = surroundings
-        self._seal = seal_of(keys)
         self._block_size = block_size
         self._hash_algorithm = hash_algorithm
+        self._end_within = end_within
+        self._status = StatusFile(settings.status_file)
         self._asks = settings.peers_file is not None and settings.role is Role.DECODE
         self._asked: set[RequestId] = set()
         self._steps = Steps(block_size)
         self._step = StepId(0)
         self._computing: set[StepId] = set()
         """Steps in flight that compute something."""
-        self._notes: dict[RequestId, PrefillNote] = {}
         self._requests: dict[RequestId, Any] = {}
         self._tallied = 0.0
         self._meter = Meter()
+        self._notes = Notes(me, settings, seal_of(keys), self._meter, block_size)
         self._idle_wait = 0.0
 
     # -- beginning --------------------------------------------------------------------------------------------------
@@ -90,6 +105,8 @@ class SchedulerSide:
         else:
             self._exchange = RecordedExchange(self._me, self._pool, settings, self._journal)
         self._pool.before_reset(self._before_reset)
+        self._ending = Ending(self._exchange, lambda: self._surroundings.engine_ends, self._end_within)
+        self._draining = Draining(self._exchange, self._pool.cached)
 
     def start(self, hello: Hello, *, block_bytes: int, idle_wait: float, model: str) -> None:
         """All ranks have told of their memory.
@@ -118,7 +135,13 @@ class SchedulerSide:
             fetches=self._settings.reverse.fetches,
         )
         self._conduct = Conduct(
-            self._exchange, self._loading, self._measuring, self._surroundings, ranks=len(hello.ranks)
+            self._exchange,
+            self._loading,
+            self._measuring,
+            self._draining,
+            self._surroundings,
+            status=self._status,
+            ranks=len(hello.ranks),
         )
 
     def close(self) -> None:
@@ -150,34 +173,13 @@ class SchedulerSide:
         self._steps.arrived(name, request.block_hashes, request.num_prompt_tokens)
         self._learn(request, 0, len(prompt))
         self._exchange.request_produces(name, prompt)
-        source = self._source_of(request, name, prompt, now)
+        source = self._notes.source_of(request, prompt, self._conduct.connected, now)
         self._loading.arrived(name, prompt, now, asked=name in self._asked, source=source)
         self._conduct.carry_out(now)
 
     def _learn(self, request: Any, start: int, stop: int) -> None:
         if self._pool.publishes or self._conduct.any_publishes:
             self._pool.learn(request, start, stop)
-
-    def _source_of(self, request: Any, name: RequestId, prompt: Sequence[BlockHash], now: Seconds) -> Source | None:
-        """Where a request that decode asked for may have blocks from, if its note is good."""
-        if self._settings.role is not Role.PREFILL or not prompt:
-            return None
-        title = PromptName(request.num_prompt_tokens, prompt[-1])
-        note = read_note(request.kv_transfer_params, self._seal, title, self._me, self._conduct.connected)
-        match note:
-            case NoteProblem():
-                self._meter.note_refused(note)
-                _log.info("note_not_used request=%s why=%s", name, note)
-            case PrefillNote():
-                self._notes[name] = note
-                return Source(
-                    note.decode,
-                    note.held_tokens // self._block_size,
-                    Seconds(now + self._settings.fetch_deadline),
-                    Purpose.REVERSE_FETCH,
-                    self._settings.fetch_min_blocks,
-                )
-        return None
 
     def matched(self, request: Any, computed_tokens: int) -> int | None:
         """How many tokens the request is to wait for; None: it can't be said yet."""
@@ -204,13 +206,15 @@ class SchedulerSide:
         progress = self._steps.ended(name)
         self._exchange.request_ended(name, now, offer=is_worth_offering(request))
         turn = self._loading.request_ended(name, now)
+        full = request.num_computed_tokens // self._block_size
+        hashes = [BlockHash(each) for each in request.block_hashes[:full]]
+        self._draining.request_ended(hashes, now)
         self._conduct.carry_out(now)
         if name in self._asked:
             self._asked.discard(name)
             if self._surroundings.asker is not None:
-                full = request.num_computed_tokens // self._block_size
-                self._surroundings.asker.ended(name, [BlockHash(each) for each in request.block_hashes[:full]])
-        note = self._notes.pop(name, None)
+                self._surroundings.asker.ended(name, hashes)
+        note = self._notes.ended(name)
         if turn is None or progress is None:
             return None
         return self._account(request, turn, progress, note)
@@ -255,9 +259,9 @@ class SchedulerSide:
         all_wait = all(self._loading.waits(request) for request in self._requests)
         until = _now() + (self._idle_wait if all_wait else min(self._idle_wait, _SHORT_WAIT))
         while not (self._computing or self._conduct.has_orders or self._loading.has_finished):
-            due = self._conduct.next_due()
+            due = self._next_due()
             now = _now()
-            if now >= until:
+            if now >= until or self._ending.is_over(now):
                 return
             if not self._surroundings.has_news and (due is None or due > now):
                 rung = self._surroundings.wait((until if due is None else min(until, due)) - now)
@@ -280,8 +284,10 @@ class SchedulerSide:
         """Take news, and do what is due; whether the scheduler should look at its requests again."""
         again = self._conduct.take_news(now)
         again |= self._conduct.tick(now)
+        self._ending.look(now, busy=bool(self._requests))
         self._conduct.carry_out(now)
-        self._surroundings.set_alarm(self._conduct.next_due())
+        self._status.change(drain=self._draining.stage(busy=bool(self._requests)))
+        self._surroundings.set_alarm(self._next_due())
         if now - self._tallied >= _TALLY_EVERY:
             self._tallied = now
             waiting = sum(
@@ -312,8 +318,17 @@ class SchedulerSide:
 
     def has_pending_work(self) -> bool:
         """Whether the engine must step although no request is to be computed."""
+        now = _now()
+        if self._ending.look(now, busy=bool(self._requests)):
+            self._conduct.carry_out(now)
+        if self._ending.is_over(now):
+            return False
         due = self._conduct.next_due()
-        return self._is_busy() or self._conduct.expects_ranks or (due is not None and due <= _now())
+        return self._is_busy() or self._conduct.expects_ranks or (due is not None and due <= now)
+
+    def _next_due(self) -> Seconds | None:
+        due = (self._conduct.next_due(), self._ending.next_due())
+        return min((at for at in due if at is not None), default=None)
 
     def news(self) -> dict[str, Any] | None:
         """What is to be added to the metrics."""

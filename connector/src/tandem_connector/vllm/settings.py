@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tandem_connector.contract.environment import KEYS_FILE, PEERS_FILE, ROLE, SIDE_CHANNEL_PORT
+from tandem_connector.contract.environment import KEYS_FILE, PEERS_FILE, ROLE, SIDE_CHANNEL_PORT, STATUS_FILE
 from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
 from tandem_connector.exchange.liveness import DEFAULTS as LIVENESS
@@ -23,6 +23,7 @@ _FROM_ENVIRONMENT: Final = {
     "role": ROLE,
     "peers_file": PEERS_FILE,
     "keys_file": KEYS_FILE,
+    "status_file": STATUS_FILE,
     "api_key": API_KEY_VARIABLE,
 }
 
@@ -46,6 +47,8 @@ class ConnectorSettings(BaseModel):
     """The peer table (`TANDEM_PEERS_FILE`). None: the engine has no peers, and is a plain vLLM server."""
     keys_file: Path | None = None
     """The resource's key (`TANDEM_KEYS_FILE`)."""
+    status_file: Path | None = None
+    """Where the engine says how it is (`TANDEM_STATUS_FILE`). None: nowhere."""
     api_key: Annotated[str | None, Field(repr=False)] = None
     """What the prefill engines take as their API key: the engine's own (`VLLM_API_KEY`). vLLM gives `--api-key` to its HTTP
     server only, so that a key that is given so is not known here, and P refuses the prefills."""

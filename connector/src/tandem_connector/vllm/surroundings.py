@@ -18,6 +18,7 @@ from tandem_connector.asking.settings import AskingSettings
 from tandem_connector.asking.types import Answer, Arrival, CallFailed, CallId
 from tandem_connector.asking.wire import prefill_call
 from tandem_connector.contract.messages import Hello, Message
+from tandem_connector.contract.peers import Drain
 from tandem_connector.contract.prefill import Seal
 from tandem_connector.contract.types import EngineId, Role
 from tandem_connector.exchange.liveness import LivenessSettings
@@ -26,6 +27,7 @@ from tandem_connector.vllm.adapter import EngineInput
 from tandem_connector.vllm.alarm import Alarm
 from tandem_connector.vllm.asker import Asker, Decision
 from tandem_connector.vllm.doorbell import Doorbell, Ring
+from tandem_connector.vllm.draining import DrainOrder
 from tandem_connector.vllm.incarnations import Incarnations
 from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.network.endpoint import Endpoint
@@ -50,7 +52,7 @@ class PeerLeft:
     peer: EngineId
 
 
-News: TypeAlias = Event | Decision | PeerLeft
+News: TypeAlias = Event | Decision | PeerLeft | DrainOrder
 
 
 class Surroundings:
@@ -61,7 +63,8 @@ class Surroundings:
         self._settings = settings
         self._keys = keys
         self._engine = engine
-        self._news: deque[Decision | PeerLeft] = deque()
+        self._news: deque[Decision | PeerLeft | DrainOrder] = deque()
+        self._drain: Drain | None = None
         self._has_news = False
         self._sleeping = False
         self._loads_told: dict[EngineId, float] = {}
@@ -135,8 +138,8 @@ class Surroundings:
                 self._replaced(each.peer, each.by)
         return news + self.take_decisions()
 
-    def take_decisions(self) -> list[Decision | PeerLeft]:
-        """What was decided since the last call, messages left aside; peers that left are among it."""
+    def take_decisions(self) -> list[Decision | PeerLeft | DrainOrder]:
+        """What was decided since the last call, messages left aside; what the peer table says is among it."""
         decisions = []
         while self._news:
             decisions.append(self._news.popleft())
@@ -178,6 +181,11 @@ class Surroundings:
     def table_counts(self) -> TableCounts | None:
         """What has become of the peer table's contents; None without one."""
         return self._file.counts if self._file is not None else None
+
+    @property
+    def engine_ends(self) -> bool:
+        """Whether vLLM was told to end."""
+        return self._engine.ends
 
     def close(self) -> None:
         """End all threads."""
@@ -233,6 +241,7 @@ class Surroundings:
     def _table_changed(self, change: TableChange) -> None:
         with self._following:
             self._incarnations.table(change.table.peers)
+            self._drain = change.table.drain
             self._follow()
 
     def _replaced(self, peer: EngineId, by: EngineId) -> None:
@@ -257,7 +266,15 @@ class Surroundings:
         for engine in gone:
             self._loads_told.pop(engine, None)
             self._news.append(PeerLeft(engine))
+        self._news.append(self._drain_order())
         self._told()
+
+    def _drain_order(self) -> DrainOrder:
+        listed = self._drain.successor if self._drain is not None else None
+        successor = self._incarnations.name_of(listed) if listed is not None else None
+        if self.asker is not None:
+            self.asker.drain(drains=self._drain is not None)
+        return DrainOrder(self._drain is not None, successor)
 
 
 def seal_of(keys: CurveKeys | None) -> Seal:

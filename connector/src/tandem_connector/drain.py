@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waits until an engine that drains has nothing left to do: exit status 0 when it has, 1 and a line on stderr when the time is over.
+
+Run inside the engine's container, as `python3 -I -S .../drain.py --within SECONDS`, by what ends it (a preStop hook). It imports the
+standard library only, like `probe.py`. Whoever runs it has the operator say in the engine's peer table that it drains.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+_EVERY_SECONDS = 0.1
+
+
+def stage(path: str) -> str:
+    """What the status file says of the engine's end; empty when there is no such file, or it says nothing."""
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - importing pathlib takes longer than all the rest
+            status = json.load(file)
+    except (OSError, ValueError):
+        return ""
+    return str(status.get("drain", "")) if isinstance(status, dict) else ""
+
+
+def main() -> int:
+    """Wait for the engine whose environment this process shares."""
+    parser = argparse.ArgumentParser(description="Wait until this engine has nothing left to do.")
+    parser.add_argument("--within", type=float, required=True, metavar="SECONDS", help="wait no longer than this")
+    within = parser.parse_args().within
+    path = os.environ.get("TANDEM_STATUS_FILE", "")
+    end = time.monotonic() + within
+    while (found := stage(path)) != "drained":
+        left = end - time.monotonic()
+        if left <= 0:
+            print(f"after {within:g} s the engine is {found or 'silent'}, not drained", file=sys.stderr)
+            return 1
+        time.sleep(min(_EVERY_SECONDS, left))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

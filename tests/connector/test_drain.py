@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What waits for an engine's end, run as a preStop hook runs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem_connector import drain
+from tandem_connector.contract.environment import STATUS_FILE
+from tandem_connector.vllm.status import DrainStage, Status, StatusFile
+
+
+def waits(path: Path, within: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", "-S", drain.__file__, "--within", str(within)],
+        env={STATUS_FILE: str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_it_returns_when_the_engine_is_drained(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", drain.__file__, "--within", "60"], env={STATUS_FILE: str(path)}
+    )
+    file = StatusFile(path)
+    file.change(drain=DrainStage.DRAINING)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    file.change(drain=DrainStage.DRAINED)
+    assert process.wait(60) == 0
+
+
+def test_it_waits_no_longer_than_it_may_and_says_how_far_the_engine_came(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    StatusFile(path).change(drain=DrainStage.DRAINING)
+    done = waits(path, 0.2)
+    assert (done.returncode, done.stderr) == (1, "after 0.2 s the engine is draining, not drained\n")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "5", "{}", '{"drain": null}'])
+def test_a_file_that_says_nothing_is_no_end(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "status.json"
+    path.write_text(content)
+    assert drain.stage(str(path)) in {"", "None"}
+    assert drain.stage(str(tmp_path / "none")) == ""
+
+
+def test_a_process_begins_by_saying_that_it_serves_whatever_the_one_before_said(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    path.write_text(Status(DrainStage.DRAINED, "unwell", 1.0).to_file())
+    StatusFile(path)
+    assert path.read_text() == Status().to_file()
+    assert drain.stage(str(path)) == "serving"
+
+
+def test_an_engine_whose_status_cannot_be_written_lives(tmp_path: Path) -> None:
+    file = StatusFile(tmp_path / "none" / "status.json")
+    file.change(drain=DrainStage.DRAINING)
+    assert file.status.drain is DrainStage.DRAINING
