@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probe, run as the kubelet runs it, against an engine's two doors."""
+"""The probe, run as the kubelet runs it, against an engine's two doors and what it says of itself."""
 
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from tandem_connector import probe
 from tandem_connector.contract.environment import HTTP_PORT
+from tandem_connector.vllm.status import StatusFile
 
 
 class Engine(BaseHTTPRequestHandler):
@@ -72,6 +74,48 @@ def test_an_engine_that_says_that_it_is_dead_is_not(
     monkeypatch.setattr(Engine, "status", 503)
     with pytest.raises(Exception, match="/health answered 503"):
         probe.check("127.0.0.1", http, side_channel)
+
+
+def test_an_engine_that_calls_itself_unwell_is_not_ready_and_is_kept_for_long(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    file = StatusFile(path)
+    probe.check_status(str(path), 0)
+    file.change(unhealthy="too many blocks", since=time.monotonic() - 60)
+    with pytest.raises(probe.UnwellError, match="too many blocks"):
+        probe.check_status(str(path), 0)
+    probe.check_status(str(path), probe._UNWELL_SECONDS)
+    with pytest.raises(probe.UnwellError):
+        probe.check_status(str(path), 59)
+    file.change(unhealthy="", since=None)
+    probe.check_status(str(path), 0)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}"])
+def test_an_engine_that_says_nothing_of_itself_is_judged_by_its_doors(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "status.json"
+    if content is not None:
+        path.write_text(content)
+    probe.check_status(str(path), 0)
+
+
+@pytest.mark.parametrize(("asked", "said"), [((), "too many blocks"), (("--to-live",), "refused")])
+def test_as_a_program_it_looks_at_the_status_as_it_is_told(
+    closed: int, tmp_path: Path, asked: tuple[str, ...], said: str
+) -> None:
+    path = tmp_path / "status.json"
+    StatusFile(path).change(unhealthy="too many blocks", since=time.monotonic())
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", probe.__file__, *asked],
+        env={
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+            "VLLM_NIXL_SIDE_CHANNEL_PORT": str(closed),
+            "TANDEM_STATUS_FILE": str(path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, said in done.stderr) == (1, True)
 
 
 def test_as_a_program_it_says_in_one_line_what_is_wrong_without_importing_anything_of_ours(closed: int) -> None:

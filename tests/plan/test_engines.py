@@ -104,9 +104,21 @@ def test_an_engine_may_load_for_two_hours_and_is_asked_at_both_doors_then() -> N
     container = engine(a_resource())
     startup = container["startupProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] == 7200
-    for probe in ("readinessProbe", "livenessProbe"):
-        command = container[probe]["exec"]["command"]
-        assert command == ["python3", "-I", "-S", "/opt/tandem/connector/tandem_connector/probe.py"]
+    command = ["python3", "-I", "-S", "/opt/tandem/connector/tandem_connector/probe.py"]
+    assert container["readinessProbe"]["exec"]["command"] == command
+
+
+def test_an_engine_that_calls_itself_unwell_is_not_ready_and_has_long_to_recover() -> None:
+    container = engine(a_resource())
+    assert "--to-live" not in container["readinessProbe"]["exec"]["command"]
+    assert container["livenessProbe"]["exec"]["command"] == [
+        *container["readinessProbe"]["exec"]["command"],
+        "--to-live",
+    ]
+    path = environment(a_resource())["TANDEM_STATUS_FILE"]
+    assert any(
+        path.startswith(f"{mount['mountPath']}/") for mount in container["volumeMounts"] if "readOnly" not in mount
+    )
 
 
 def test_the_port_for_peers_is_the_protocols_everywhere() -> None:

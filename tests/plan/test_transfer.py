@@ -29,7 +29,7 @@ def settings(resource: ResourceBuilder, role: Role = Role.DECODE) -> ConnectorSe
 
 def test_what_the_resource_leaves_open_is_what_the_connector_takes_by_itself() -> None:
     told = settings(a_resource()).model_dump()
-    of_the_pod = {"listen_host", "listen_port", "role", "peers_file", "keys_file"}
+    of_the_pod = {"listen_host", "listen_port", "role", "peers_file", "keys_file", "status_file"}
     assert {name for name, value in ConnectorSettings().model_dump().items() if told[name] != value} == of_the_pod
 
 

@@ -161,6 +161,7 @@ def engine_environment(resolved: Resolved, pool: Pool) -> list[dict[str, Any]]:
         {"name": contract.POD_UID, "valueFrom": pod_uid},
         {"name": contract.ROLE, "value": str(pool.role)},
         {"name": contract.PEERS_FILE, "value": contract.PEERS_PATH},
+        {"name": contract.STATUS_FILE, "value": contract.STATUS_PATH},
         *key_variables(resolved),
         # NIXL's listener, or the exchange's, binds to this address.
         {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": pod_ip},
@@ -190,8 +191,11 @@ def _probes() -> dict[str, Any]:
     connection that says nothing without a word. A container has one readiness probe, hence one program for both doors. It
     costs a start of Python without `site`: some 20 ms of CPU every 5 seconds. Only a new process brings a listener back, so
     liveness asks the same, with much patience: a restart costs the weights and all KV.
+
+    An engine with too many blocks in quarantine isn't ready: the front door and its peers leave it alone until the engines that it
+    waits for are gone. Most often these end first, so liveness puts up with that for half an hour (`probe.py`).
     """
-    both_doors = {"exec": {"command": list(_PROBE)}}
+    ready, alive = ({"exec": {"command": [*_PROBE, *more]}} for more in ((), ("--to-live",)))
     return {
         "startupProbe": {
             "httpGet": {"path": "/health", "port": "http", "scheme": "HTTP"},
@@ -199,8 +203,8 @@ def _probes() -> dict[str, Any]:
             "timeoutSeconds": 5,
             "failureThreshold": START_LIMIT_SECONDS // _START_PERIOD_SECONDS,
         },
-        "readinessProbe": {**both_doors, "periodSeconds": 5, "timeoutSeconds": 10, "failureThreshold": 3},
-        "livenessProbe": {**both_doors, "periodSeconds": 30, "timeoutSeconds": 20, "failureThreshold": 10},
+        "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 10, "failureThreshold": 3},
+        "livenessProbe": {**alive, "periodSeconds": 30, "timeoutSeconds": 20, "failureThreshold": 10},
     }
 
 
