@@ -30,6 +30,7 @@ from tandem_connector.vllm.adapter import (
     VersionError,
     arrival_of,
     check_version,
+    computed_tokens,
     is_worth_offering,
 )
 from tests.connector_vllm import shapes_inside_engine
@@ -253,6 +254,14 @@ def an_arrival_has_the_prompts_tokens_and_names() -> None:
     assert (arrival.salt, arrival.priority, arrival.trace) == ("s", 3, {"traceparent": "t"})
     assert arrival.obstacles == frozenset()
     assert arrival.lora is None
+
+
+def tokens_of_a_step_in_flight_are_not_computed() -> None:
+    ended = request(8)
+    ended.num_computed_tokens = 9
+    assert computed_tokens(ended) == 9
+    ended.num_output_placeholders = 1
+    assert computed_tokens(ended) == 8
 
 
 def salt_and_lora_change_the_names() -> None:

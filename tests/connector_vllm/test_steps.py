@@ -102,7 +102,7 @@ def test_a_request_that_is_over_is_forgotten() -> None:
 
 
 @given(prompt=integers(1, 40), output=integers(1, 30), chunk=integers(1, 16), ahead=integers(0, 2))
-def test_a_block_is_announced_once_and_never_before_the_step_that_fills_it(
+def test_each_block_is_announced_once_and_never_before_the_step_that_fills_it(
     prompt: int, output: int, chunk: int, ahead: int
 ) -> None:
     """`ahead` steps are scheduled before the token is known that a step samples."""
@@ -130,3 +130,39 @@ def test_a_block_is_announced_once_and_never_before_the_step_that_fills_it(
     assert all(step >= full[block] for block, step in announced.items())
     if not ahead:
         assert announced == full
+    hashes[:] = names((computed + 1) // SIZE)
+    rest = {
+        fresh.position + offset for fresh in steps.rest(R, computed, blocks_of) for offset in range(len(fresh.hashes))
+    }
+    assert rest == full.keys() - announced.keys()
+
+
+def test_a_block_whose_name_came_after_its_last_step_is_told_of_when_the_request_ends() -> None:
+    hashes = names(1)
+    steps = with_request(hashes, prompt=6)
+    steps.scheduled([Scheduled(R, 0, 6)], blocks_of)
+    assert steps.scheduled([Scheduled(R, 6, 2)], blocks_of) == []
+    hashes.append(names(2)[1])
+    assert steps.rest(R, 8, blocks_of) == [fresh(1, 2)]
+
+
+def test_what_has_a_name_and_no_kv_is_not_told_of_when_the_request_ends() -> None:
+    hashes = names(1)
+    steps = with_request(hashes, prompt=6)
+    steps.scheduled([Scheduled(R, 0, 6)], blocks_of)
+    hashes.append(names(2)[1])
+    assert steps.rest(R, 7, blocks_of) == []
+
+
+def test_when_steps_do_not_overlap_nothing_is_left_when_a_request_ends() -> None:
+    hashes = names(1)
+    steps = with_request(hashes, prompt=6)
+    steps.scheduled([Scheduled(R, 0, 6)], blocks_of)
+    steps.scheduled([Scheduled(R, 6, 1)], blocks_of)
+    hashes.append(names(2)[1])
+    steps.scheduled([Scheduled(R, 7, 1)], blocks_of)
+    assert steps.rest(R, 8, blocks_of) == []
+
+
+def test_a_request_that_ends_before_its_first_step_has_filled_nothing() -> None:
+    assert with_request(names(3), prompt=14).rest(R, 0, blocks_of) == []

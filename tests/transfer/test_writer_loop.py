@@ -155,6 +155,15 @@ def test_a_step_without_event_has_run(world: World) -> None:
     assert len(world.transports[A].posted) == 1
 
 
+def test_a_step_that_runs_on_the_device_is_looked_at_often_only_while_a_write_waits_for_it(world: World) -> None:
+    writer = world.writers[A]
+    writer.handle(StepRan(StepId(5), AnEvent()))
+    assert writer.turn() == Intervals().idle
+
+    writer.handle(Submit((a_write(after=5),)))
+    assert max(writer.turn() for _ in range(10)) <= Intervals().moving
+
+
 def test_after_its_deadline_a_job_is_not_posted(world: World) -> None:
     world.writers[A].handle(Submit((a_write(deadline=101.0, after=5),)))
     world.turn(A)

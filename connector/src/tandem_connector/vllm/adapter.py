@@ -9,7 +9,7 @@
 * `BlockPool.free_block_queue.get_all_free_blocks`, `KVCacheBlock.block_hash` and `.block_hash_num_tokens`
   (`v1/core/kv_cache_utils.py`): what is cached, in the order in which it is to be evicted.
 * `KVCacheManager.block_pool`, `.get_blocks`, `KVCacheBlocks.blocks` (`v1/core/kv_cache_manager.py`): a request's blocks.
-* `Request` (`v1/request.py`): its prompt, the names of its blocks, what it asks for.
+* `Request` (`v1/request.py`): its prompt, the names of its blocks, what it asks for, how much of it is computed.
 * `Scheduler.schedule` (`v1/core/sched/scheduler.py`) calls `build_connector_meta` before `_update_after_schedule`, so that
   `num_computed_tokens` is that before the step.
 * `Scheduler._request_blocks_can_be_freed` (same file): where steps overlap, vLLM gives the blocks of a request that ended back to
@@ -289,6 +289,11 @@ def is_worth_offering(request: Any) -> bool:
             return bool(request.num_output_tokens)
         case _:
             return False
+
+
+def computed_tokens(request: Any) -> int:
+    """How many of a finished `Request`'s tokens have KV; without those that a step in flight may still compute for nothing."""
+    return int(request.num_computed_tokens - request.num_output_placeholders)
 
 
 def blocks_of(manager: Any, request: RequestId) -> Sequence[Any]:

@@ -21,6 +21,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorWorkerMetadata,
 )
 from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
+from vllm.platforms import current_platform
 from vllm.v1.kv_cache_interface import KVCacheConfig
 from vllm.v1.outputs import KVConnectorOutput
 
@@ -39,6 +40,7 @@ from tandem_connector.vllm.shape import fingerprint_of, shape_of
 from tandem_connector.vllm.surroundings import Surroundings
 from tandem_connector.vllm.worker import RankMemoryReport, WorkerSide
 
+_log = logging.getLogger(__name__)
 _IDLE_WAIT: Final = 30.0
 """Longest sleep in an empty step, in seconds, when all ranks can ring."""
 _IDLE_WAIT_DEAF: Final = 0.003
@@ -140,6 +142,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
         here = socket.gethostname()
         alone = self._config.parallel_config.data_parallel_size == 1
         all_ring = alone and all(rank.host == here for rank in ranks)
+        _log.info("exchange_starts ranks=%d steps_at_one_time=%d", len(ranks), self._config.max_concurrent_batches)
         served = self._config.model_config.served_model_name
         self._scheduler.start(
             hello,
@@ -279,7 +282,9 @@ def _log_as_vllm_does() -> None:
 
 def _choose_device(geometry: Geometry) -> None:
     if geometry.kind is MemoryKind.VRAM:
-        torch.cuda.set_device(geometry.device)
+        # By vLLM, which makes sure that the device's context is this thread's current one, as UCX needs it. torch's own call
+        # may do nothing for a device that a thread has by default.
+        current_platform.set_device(torch.device("cuda", geometry.device))
 
 
 def _no_event() -> Event | None:
@@ -287,6 +292,7 @@ def _no_event() -> Event | None:
 
 
 def _cuda_event() -> Event | None:
+    # On the current stream of the rank's main thread: that of the forward pass, after it, in both of vLLM's model runners.
     event: Event = torch.cuda.Event()
     event.record()  # type: ignore[attr-defined]
     return event

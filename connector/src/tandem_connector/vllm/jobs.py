@@ -68,6 +68,11 @@ class Jobs:
         return self._running
 
     @property
+    def awaits_steps(self) -> bool:
+        """Whether a job waits for a step that hasn't run."""
+        return bool(self._waiting)
+
+    @property
     def unended(self) -> int:
         """Jobs that haven't ended."""
         return len(self._jobs)

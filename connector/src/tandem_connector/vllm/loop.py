@@ -157,7 +157,7 @@ class WriterLoop(Generic[TransferT]):
         return pace if deadline is None else max(0.0, min(pace, deadline - self._clock()))
 
     def _activity(self) -> Activity:
-        if self._running or self._steps:
+        if self._running or (self._steps and self._jobs.awaits_steps):
             return Activity.MOVING
         return Activity.EXPECTING if self._receipts.expecting else Activity.IDLE
 

@@ -12,10 +12,10 @@ from tandem_connector.contract.prefill import PrefillNote, receipt_params
 from tandem_connector.contract.types import EngineId, Role
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.settings import ExchangeSettings
-from tandem_connector.exchange.types import BlockHash, BlockId, RequestId, Seconds, StepId
+from tandem_connector.exchange.types import BlockHash, BlockId, FreshBlocks, RequestId, Seconds, StepId
 from tandem_connector.exchange.worth import Worth
 from tandem_connector.vllm.account import account_of, account_params, receipt_of
-from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, is_worth_offering
+from tandem_connector.vllm.adapter import EnginePool, arrival_of, blocks_of, computed_tokens, is_worth_offering
 from tandem_connector.vllm.conduct import Conduct
 from tandem_connector.vllm.doorbell import Ring
 from tandem_connector.vllm.draining import Draining
@@ -27,6 +27,7 @@ from tandem_connector.vllm.measuring import Measuring
 from tandem_connector.vllm.metrics import Meter
 from tandem_connector.vllm.notes import Notes
 from tandem_connector.vllm.orders import RankReport, StepOrders
+from tandem_connector.vllm.overlap import Overlap
 from tandem_connector.vllm.recording import RecordedExchange
 from tandem_connector.vllm.settings import ConnectorSettings
 from tandem_connector.vllm.status import StatusFile
@@ -76,8 +77,7 @@ class SchedulerSide:
         self._asked: set[RequestId] = set()
         self._steps = Steps(block_size)
         self._step = StepId(0)
-        self._computing: set[StepId] = set()
-        """Steps in flight that compute something."""
+        self._overlap = Overlap()
         self._requests: dict[RequestId, Any] = {}
         self._tallied = 0.0
         self._meter = Meter()
@@ -202,12 +202,14 @@ class SchedulerSide:
     def request_finished(self, request: Any) -> dict[str, object] | None:
         """A request is over; what its response is to say of it."""
         name, now = RequestId(request.request_id), _now()
+        computed, offers = computed_tokens(request), is_worth_offering(request)
+        if offers:
+            self._filled(self._steps.rest(name, computed, self._blocks_of))
         self._requests.pop(name, None)
         progress = self._steps.ended(name)
-        self._exchange.request_ended(name, now, offer=is_worth_offering(request))
+        self._exchange.request_ended(name, now, offer=offers)
         turn = self._loading.request_ended(name, now)
-        full = request.num_computed_tokens // self._block_size
-        hashes = [BlockHash(each) for each in request.block_hashes[:full]]
+        hashes = [BlockHash(each) for each in request.block_hashes[: computed // self._block_size]]
         self._draining.request_ended(hashes, now)
         self._conduct.carry_out(now)
         if name in self._asked:
@@ -235,40 +237,45 @@ class SchedulerSide:
     def build_step(self, output: Any) -> StepOrders:
         """A step was scheduled; what the ranks are to do with it."""
         self._step = StepId(self._step + 1)
-        computes = output.total_num_scheduled_tokens > 0
-        if computes:
-            self._computing.add(self._step)
-        elif not output.finished_req_ids:
-            self._sleep()
+        computes, tells = output.total_num_scheduled_tokens > 0, False
+        if not computes and not output.finished_req_ids:
+            tells = Ring.RANK in self._sleep()
         now = _now()
         fresh = self._steps.scheduled(self._scheduled(output), self._blocks_of)
         if computes:
             self._measuring.scheduled(self._step, self._steps.prompt_tokens, now)
+        self._filled(fresh)
+        self._turn(now)
+        orders = StepOrders(self._step, self._conduct.take_orders(), self._loading.take_finished())
+        self._overlap.scheduled(self._step, tells=computes or tells or bool(orders.orders or orders.finished))
+        return orders
+
+    def _filled(self, fresh: Sequence[FreshBlocks]) -> None:
+        """The newest step, or one before it, fills these."""
         for blocks in fresh:
             self._learn(self._requests[blocks.request], blocks.position, blocks.position + len(blocks.hashes))
         self._exchange.step_scheduled(self._step, fresh)
-        self._turn(now)
-        return StepOrders(self._step, self._conduct.take_orders(), self._loading.take_finished())
 
-    def _sleep(self) -> None:
-        """An empty step has nothing to do before somebody has something: don't let vLLM spin.
+    def _sleep(self) -> frozenset[Ring]:
+        """An empty step has nothing to do before somebody has something: don't let vLLM spin. Who ended the sleep.
 
         What only concerns peers is done here, and the ranks sleep on.
         """
         # Others wait for something of vLLM's own (a grammar, free blocks), for which it looks at every step.
         all_wait = all(self._loading.waits(request) for request in self._requests)
         until = _now() + (self._idle_wait if all_wait else min(self._idle_wait, _SHORT_WAIT))
-        while not (self._computing or self._conduct.has_orders or self._loading.has_finished):
+        while self._overlap.may_sleep and not (self._conduct.has_orders or self._loading.has_finished):
             due = self._next_due()
             now = _now()
             if now >= until or self._ending.is_over(now):
-                return
+                break
             if not self._surroundings.has_news and (due is None or due > now):
                 rung = self._surroundings.wait((until if due is None else min(until, due)) - now)
                 if rung - {Ring.NEWS}:
-                    return
+                    return rung
             if self._turn(_now()):
-                return
+                break
+        return frozenset()
 
     def _scheduled(self, output: Any) -> Iterable[Scheduled]:
         for name, tokens in output.num_scheduled_tokens.items():
@@ -309,7 +316,7 @@ class SchedulerSide:
         self._conduct.take_reports(listed, now)
         if listed:
             ran = min(report.step for report in listed)
-            self._computing = {step for step in self._computing if step > ran}
+            self._overlap.seen(ran)
             self._measuring.ran(ran, now)
         self._turn(now)
 

@@ -79,3 +79,21 @@ class Steps:
                 blocks = tuple(blocks_of(each.request, start, stop))
                 fresh.append(FreshBlocks(each.request, start, hashes, blocks))
         return fresh
+
+    def rest(self, request: RequestId, computed: int, blocks_of: BlocksOf) -> list[FreshBlocks]:
+        """What of a request that ends was filled, but by steps that were scheduled before its name was known.
+
+        Where steps overlap the last token of a block may be known only when no other step of the request follows.
+
+        Args:
+            request: one that came.
+            computed: its tokens that have KV.
+            blocks_of: see `BlocksOf`.
+        """
+        progress = self._requests.get(request)
+        if progress is None or progress.announced is None:
+            return []
+        start, stop = progress.announced, min(computed // self._block_size, len(progress.hashes))
+        if stop <= start:
+            return []
+        return [FreshBlocks(request, start, tuple(progress.hashes[start:stop]), tuple(blocks_of(request, start, stop)))]

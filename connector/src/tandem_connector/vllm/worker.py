@@ -126,8 +126,10 @@ class WorkerSide:
         self._ringing = Ringing(self._me)
         self._writer = Writer(open_transport, self._rank, WriterSettings(), on_reports=self._ringing.reported)
         _log.info(
-            "kv_registered rank=%d blocks=%d regions=%d block_bytes=%d layout=%s",
+            "kv_registered rank=%d memory=%s device=%d blocks=%d regions=%d block_bytes=%d layout=%s",
             self._rank,
+            geometry.kind.value,
+            geometry.device,
             self._blocks,
             len(geometry.regions),
             geometry.block_bytes,
