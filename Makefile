@@ -100,3 +100,4 @@ cluster-down: setup ## End the cluster
 lock: setup ## Renew the lock files
 	@$(PYTHON) -m uv lock
 	@$(PYTHON) -m uv lock --project e2e/engine
+	@$(PYTHON) -m uv lock --project e2e/gpu

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from e2e.engine.environment import EngineEnvironment
 from e2e.engine.model import MODEL_NAME
-from e2e.engine.variables import CPU_ENGINE_ARGUMENTS, CPU_ENGINE_ENVIRONMENT, bound_to
+from e2e.engine.variables import CPU, Device, bound_to
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ def plain_engine(
     port: int,
     cores: str = "0",
     more_arguments: Sequence[str] = (),
+    device: Device = CPU,
 ) -> Command:
     """An OpenAI-compatible server on 127.0.0.1:`port` that serves the folder `model` as `MODEL_NAME`.
 
@@ -36,8 +37,8 @@ def plain_engine(
             *(str(environment.python), "-m", "vllm.entrypoints.openai.api_server"),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--model", str(model), "--served-model-name", MODEL_NAME),
-            *CPU_ENGINE_ARGUMENTS,
+            *device.arguments,
             *more_arguments,
         ),
-        {**CPU_ENGINE_ENVIRONMENT, **bound_to(cores)},
+        {**device.environment, **bound_to(cores)},
     )

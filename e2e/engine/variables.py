@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment variables and flags of every CPU engine: the demo's, the end-to-end tests' and the plain reference's."""
+"""Environment variables and flags of engines: the demo's, the end-to-end tests' and the plain reference's, all on CPUs."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 CPU_ENGINE_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
@@ -26,6 +28,18 @@ CPU_ENGINE_ARGUMENTS: tuple[str, ...] = ("--enforce-eager", "--dtype=float32", "
 """vLLM flags that go with them. Eager: compiling takes longer than everything that these engines compute. 32 bits: the
 same token's KV differs in its last bits when it comes from a decode step or from a prefill, and with 16 bits that is enough
 to choose another word now and then, which no comparison with a plain engine could tell from wrong KV."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What all engines on a kind of device are started with."""
+
+    arguments: tuple[str, ...]
+    """vLLM's flags."""
+    environment: Mapping[str, str]
+
+
+CPU: Final = Device(CPU_ENGINE_ARGUMENTS, CPU_ENGINE_ENVIRONMENT)
 
 
 def bound_to(cores: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from typing import Any, Self
 from e2e.account import EngineAccount
 from e2e.engine.environment import EngineEnvironment
 from e2e.engine.serve import plain_engine
+from e2e.engine.variables import CPU, Device
 from tandem_connector.contract.environment import PEERS_FILE, ROLE
 from tandem_connector.contract.peers import Address, Parallelism, Peer
 from tandem_connector.contract.types import EngineId, EngineState, Role
@@ -55,6 +56,7 @@ class EngineSpec:
     """More of `kv_connector_extra_config`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     tensor_parallel: int = 1
+    device: Device = CPU
     upstream: Mapping[str, Any] | None = None
     """For an engine without a role: vLLM's NixlConnector instead of no connector, with this `kv_connector_extra_config`."""
     module: str = "tandem_connector.vllm.connector"
@@ -102,7 +104,12 @@ class Engine:
         self.journal = folder / f"{self.id}.journal"
         self.peers_file = folder / f"{self.id}-peers.json"
         command = plain_engine(
-            environment, model, port=self.port, cores=spec.core, more_arguments=[*self._arguments(), *spec.arguments]
+            environment,
+            model,
+            port=self.port,
+            cores=spec.core,
+            more_arguments=[*self._arguments(), *spec.arguments],
+            device=spec.device,
         )
         arguments = command.arguments if spec.upstream is None else (*_WITHOUT_NUMA_NODES, *command.arguments)
         with self.log.open("w") as output:

@@ -2,12 +2,12 @@
 """Whether two engines' greedy answers are the same, up to what arithmetic leaves open.
 
 The same token's KV differs in its last bits when other blocks of tokens were computed with it, so log-probabilities
-agree up to `ROUNDING`, and where two tokens are closer to each other than twice that, either may be the greatest. The rule:
+agree up to a rounding, and where two tokens are closer to each other than twice that, either may be the greatest. The rule:
 
-* up to the first token that differs, each token's log-probability differs by less than `ROUNDING`, and so does that of every
+* up to the first token that differs, each token's log-probability differs by less than the rounding, and so does that of every
   other token which both engines name at that position;
-* at the first token that differs, each engine's own log-probabilities of the two are closer than `TIE`; what comes
-  after it has another history and is not compared;
+* at the first token that differs, each engine's own log-probabilities of the two are closer than twice the rounding; what
+  comes after it has another history and is not compared;
 * without such a token the answers are equally long.
 """
 
@@ -56,13 +56,13 @@ def steps(engine: Engine, ids: list[int], *, output: int, timeout: float = 120.0
     ]
 
 
-def difference(expected: Sequence[Step], got: Sequence[Step]) -> str | None:
+def difference(expected: Sequence[Step], got: Sequence[Step], rounding: float = ROUNDING) -> str | None:
     """What makes these two answers different ones; None if they are the same by the rule above."""
     for position, (one, other) in enumerate(zip(expected, got, strict=False)):
         if one.token != other.token:
-            return _unless_tied(position, one, other)
+            return _unless_tied(position, one, other, 2 * rounding)
         for token in one.likely.keys() & other.likely.keys():
-            if abs(one.likely[token] - other.likely[token]) >= ROUNDING:
+            if abs(one.likely[token] - other.likely[token]) >= rounding:
                 return f"at {position}: {token} has {one.likely[token]} and {other.likely[token]}"
     if len(expected) != len(got):
         return f"{len(expected)} and {len(got)} tokens"
@@ -80,11 +80,11 @@ def greatest_difference(expected: Sequence[Step], got: Sequence[Step]) -> float:
     return greatest
 
 
-def _unless_tied(position: int, one: Step, other: Step) -> str | None:
+def _unless_tied(position: int, one: Step, other: Step, tie: float) -> str | None:
     for likely in (one.likely, other.likely):
         if not {one.token, other.token} <= likely.keys():
             return f"at {position}: {one.token} and {other.token}, and neither engine takes them for equally likely"
-        if abs(likely[one.token] - likely[other.token]) >= TIE:
+        if abs(likely[one.token] - likely[other.token]) >= tie:
             return (
                 f"at {position}: {one.token} and {other.token}, which have {likely[one.token]}, {likely[other.token]}"
             )
