@@ -72,6 +72,11 @@ class Engines:
     def _write(self, engine: Engine, peers: Sequence[Peer]) -> None:
         engine.put_table(PeerTable.of(self.generation, tuple(peers)).to_annotation())
 
+    def tell_only(self, engine: Engine, *peers: Peer) -> None:
+        """Write the peer table of this engine anew: these, and nobody else."""
+        self._generation += 1
+        engine.put_table(PeerTable.of(self.generation, peers).to_annotation())
+
     @property
     def generation(self) -> Generation:
         """Of the tables that were written last."""

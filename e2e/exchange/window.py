@@ -34,9 +34,22 @@ def contents_of(engine: Engine, blocks: Sequence[int], folder: Path) -> npt.NDAr
     return rows
 
 
+def hold_transfers(engine: Engine, *, held: bool) -> None:
+    """Let nothing that comes for the engine's rank be read, and nothing that it posted be written, or let it go on."""
+    _ask(engine, Side.RANK, {"hold": held})
+
+
 def stop_after(engine: Engine, posts: int) -> None:
-    """Make the engine's rank stop itself with the writes in flight that it posts from now on, so many of them."""
+    """Make the engine's rank stop itself with the writes in flight that it posts from now on, so many of them.
+
+    When it is continued it does as ever.
+    """
     _ask(engine, Side.RANK, {"stop_after": posts})
+
+
+def keep_quarantine(engine: Engine, *, keeps: bool) -> None:
+    """Whether the blocks of an ended want are kept until no write can reach them. Without that they are given back at once."""
+    _ask(engine, Side.SCHEDULER, {"quarantine": keeps})
 
 
 def wait_until_stopped(engine: Engine, within: float = 30.0) -> None:

@@ -2,10 +2,6 @@
 """What the two ends of a window agree on: `e2e.exchange.inspected` in the engine, `e2e.exchange.window` in the test."""
 
 from enum import StrEnum
-from typing import Final
-
-WITHOUT_QUARANTINE: Final = "TANDEM_TEST_WITHOUT_QUARANTINE"
-"""Variable: the engine gives the blocks of an ended want back at once. The negative control of checks for late writes."""
 
 
 class Side(StrEnum):

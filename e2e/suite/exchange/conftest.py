@@ -10,6 +10,7 @@ import pytest
 from e2e.conversation import Turn, held
 from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME, cached_model
+from e2e.exchange.asking import ask_at_once
 from e2e.exchange.engines import Engine, Engines, EngineSpec, running
 from e2e.exchange.prompts import Prompt, ask
 from tandem_connector.contract.types import Role
@@ -19,6 +20,10 @@ EVERY_PREFILL = {"disaggregate_above_tokens": 64, "estimate_age": 0}
 PROMPTS = tuple(
     Prompt(seed, tokens) for seed, tokens in ((1, 1_500), (2, 800), (3, 2_500), (4, 700), (5, 900), (6, 3_000))
 )
+
+CROWD = tuple(Prompt(100 + number, 600 + 40 * number) for number in range(8))
+"""Of a pool of 90 blocks four fit, until their answers have grown."""
+CROWD_OUTPUT = 120
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,6 +41,18 @@ class Reference:
 
     conversation: list[Turn]
     texts: dict[Prompt, str]
+    crowd: dict[Prompt, str]
+    """Answers of `CROWD_OUTPUT` tokens."""
+
+    def is_right(self, prompt: Prompt, text: str) -> bool:
+        """Whether this is an answer to one of `CROWD`, or the beginning of one."""
+        return text != "" and self.crowd[prompt].startswith(text)
+
+
+def crowd_of(engine: Engine, model: Path) -> list[str]:
+    """The answers to `CROWD`, asked at one time."""
+    answers = ask_at_once(engine, [prompt.ids(model) for prompt in CROWD], output=CROWD_OUTPUT)
+    return [answer.text for answer in answers]
 
 
 @dataclass(frozen=True)
@@ -70,6 +87,7 @@ def reference(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Referenc
         return Reference(
             list(held(plain.url, MODEL_NAME, session="reference")),
             {prompt: ask(plain, prompt.ids(model)).text for prompt in PROMPTS},
+            dict(zip(CROWD, crowd_of(plain, model), strict=True)),
         )
 
 

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines with the resource's key exchange as those without do; who has another key, or none, is not spoken with."""
+
+import pytest
+import zmq
+
+from e2e.conversation import held
+from e2e.engine.model import MODEL_NAME
+from e2e.exchange.afterwards import nothing_is_held
+from e2e.exchange.engine import BLOCK_SIZE
+from e2e.exchange.numbers import value_of
+from e2e.exchange.prompts import ask
+from e2e.exchange.rogue import a_connection
+from e2e.suite.exchange.conftest import CROWD, Reference
+from e2e.suite.exchange.three.conftest import Three, tell_decode
+from tandem_connector.contract.keys import ExchangeKey
+from tandem_connector.contract.messages import Cancel, Envelope, encode
+from tandem_connector.contract.types import EngineId, EngineState, WantId
+from tandem_connector.vllm.keys import CurveKeys
+
+
+def test_a_conversation_with_a_key_is_what_it_is_without(three: Three, reference: Reference) -> None:
+    turns = list(held(three.decode.url, MODEL_NAME, session="locked"))
+    assert [turn.text for turn in turns] == [turn.text for turn in reference.conversation]
+    for account in three.decode.turns()[-3:]:
+        assert account["received"] == {
+            "forward": (account["prompt"] - 1) // BLOCK_SIZE * BLOCK_SIZE - account["cached"]
+        }
+    computed = [account["computed"] for account in three.prefill.turns()[-3:]]
+    answered = [turn.prompt_tokens + turn.output_tokens for turn in turns]
+    new = [turn.prompt_tokens - before for turn, before in zip(turns, [0, *answered[:-1]], strict=True)]
+    assert [have <= need + BLOCK_SIZE for have, need in zip(computed, new, strict=True)] == [True] * 3
+
+
+def test_nothing_of_somebody_with_another_key_is_read(three: Three, reference: Reference) -> None:
+    decode, other = three.decode, CurveKeys.of(ExchangeKey.generate())
+    before = value_of(decode.metrics(), "tandem_network_messages_total", what="denied")
+    with zmq.Context() as context, a_connection(context, decode, other, three.keys) as stranger:
+        stranger.sndtimeo = 1_000
+        message = encode(Envelope(three.prefill.id, decode.id, Cancel(WantId(1))))
+        with pytest.raises(zmq.Again):
+            stranger.send(message)
+    answer = ask(decode, CROWD[0].ids(three.model))
+    assert reference.is_right(CROWD[0], answer.text)
+    assert "forward" in answer.account["received"]
+    assert value_of(decode.metrics(), "tandem_network_messages_total", what="denied") > before
+
+
+def test_a_prefill_engine_that_cannot_prove_the_key_is_not_asked(three: Three, reference: Reference) -> None:
+    """It is real, it answers HTTP, but at its side channel's address somebody has another key."""
+    decode, engines = three.decode, three.engines
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as impostor:
+        own = CurveKeys.of(ExchangeKey.generate())
+        impostor.curve_server = True
+        impostor.curve_publickey, impostor.curve_secretkey = own.public, own.secret
+        port = impostor.bind_to_random_port("tcp://127.0.0.1")
+        peer = three.prefill.as_peer()
+        address = peer.address.model_copy(update={"side_channel_port": port})
+        wrong = peer.model_copy(update={"engine": EngineId("impostor-1"), "pod": "impostor", "address": address})
+        tell_decode(three, *engines.peers_of(decode, prefill=EngineState.DRAINING), wrong)
+        answer = ask(decode, CROWD[1].ids(three.model))
+        assert reference.is_right(CROWD[1], answer.text)
+        assert (answer.account["local"], answer.account["received"]) == ("no_peer", {})
+        assert not impostor.poll(0)
+    tell_decode(three, *engines.peers_of(decode))
+    nothing_is_held(three.prefill, decode, within=30.0)
