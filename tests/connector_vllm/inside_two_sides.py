@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of two connectors that exchange over NIXL and sockets, without a model: `test_two_sides` starts it in the engine environment.
+
+Each has a scheduler's side over vLLM's own block pool, and one rank. A step computes nothing, and carries orders and reports. Each
+check is a function without arguments; `python inside_two_sides.py NAME...` runs them, and says of each whether it passed.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import torch
+from vllm.v1.core.block_pool import BlockPool
+
+from tandem_connector.contract.messages import VERSION, Fingerprint, Hello, Purpose
+from tandem_connector.contract.peers import Address, Drain, Parallelism, Peer, PeerTable
+from tandem_connector.contract.types import BlockHash, EngineId, EngineState, Generation, Role
+from tandem_connector.drain import stage
+from tandem_connector.exchange.types import EndReason, Load, RequestId, Seconds
+from tandem_connector.vllm.adapter import EngineInput
+from tandem_connector.vllm.scheduler import SchedulerSide
+from tandem_connector.vllm.settings import ConnectorSettings
+from tandem_connector.vllm.surroundings import Surroundings
+from tandem_connector.vllm.worker import WorkerSide
+
+BLOCKS, TOKENS = 64, 16
+WITHIN = 20.0
+
+
+class Input:
+    """The engine's, which is never asked for anything here."""
+
+    ends = False
+
+    def wake(self) -> None:
+        """It runs."""
+
+
+class Engine:
+    def __init__(self, name: str, folder: Path) -> None:
+        self.id, self.status = EngineId(f"{name}-{os.getpid()}"), str(folder / f"{name}.status")
+        self._table = folder / f"{name}.peers"
+        self._generation = 0
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.peer = Peer(
+            engine=self.id,
+            pod=name,
+            role=Role.DECODE,
+            state=EngineState.READY,
+            address=Address(host="127.0.0.1", http_port=1, side_channel_port=port),
+            parallelism=Parallelism(tensor=1),
+            revision="",
+        )
+        settings = ConnectorSettings(
+            listen_port=port, role=Role.DECODE, peers_file=self._table, status_file=Path(self.status)
+        )
+        self.input = Input()
+        surroundings = Surroundings(self.id, settings, None, cast("EngineInput", self.input))
+        self.side = SchedulerSide(
+            self.id, settings, surroundings, None, block_size=TOKENS, hash_algorithm="sha256_cbor", end_within=60.0
+        )
+        self.vllms = BlockPool(num_gpu_blocks=BLOCKS, enable_caching=True, hash_block_size=TOKENS)
+        self.side.bind(SimpleNamespace(block_pool=self.vllms))
+        self.pool, self.exchange = self.side._pool, self.side._exchange
+        self.memory: Any = torch.zeros(BLOCKS, 2, TOKENS, 8)
+        self._rank = WorkerSide(self.id, 0, BLOCKS, ("UCX",), prepare_thread=lambda _: None, record_event=lambda: None)
+        rank = self._rank.register({"layer": self.memory})
+        like = Fingerprint("m", "r", "f", "k", rank.layout, "g", TOKENS, 1, 1, "h", "0", "v", "c")
+        hello = Hello(VERSION, like, BLOCKS, (rank.memory,), answer=True)
+        self.side.start(hello, block_bytes=rank.block_bytes, idle_wait=0.01, model="m")
+
+    def told(self, *peers: Peer, drain: Drain | None = None) -> None:
+        self._generation += 1
+        fresh = self._table.with_suffix(".new")
+        fresh.write_text(PeerTable.of(Generation(self._generation), peers, drain).to_annotation())
+        fresh.replace(self._table)
+
+    def step(self) -> None:
+        nothing = SimpleNamespace(num_scheduled_tokens={}, total_num_scheduled_tokens=0, finished_req_ids=set())
+        self._rank.before_step(self.side.build_step(nothing))
+        self._rank.after_forward()
+        self.side.take_reports([self._rank.report()])
+
+    def caches(self, hashes: tuple[BlockHash, ...]) -> None:
+        """Blocks with these names, each with a content of its own."""
+        blocks = self.pool.take(len(hashes)) or ()
+        for position, (block_hash, block) in enumerate(zip(hashes, blocks, strict=True)):
+            self.memory[block] = float(hash(block_hash) % 1_000)
+            self.pool.commit(block_hash, block, position, None)
+        self.pool.unpin(blocks[::-1])
+
+    def content(self, block_hash: BlockHash) -> Any:
+        block = self.pool.lookup(block_hash)
+        return None if block is None else self.memory[block].tolist()
+
+    def wants(self, hashes: tuple[BlockHash, ...], peer: EngineId) -> None:
+        """A request of it waits for what the peer is to compute."""
+        blocks = self.pool.take(len(hashes)) or ()
+        load = Load(RequestId("r"), Purpose.FORWARD, hashes, blocks, Seconds(600.0), wait=True)
+        self.exchange.want(peer, load, Seconds(time.monotonic()))
+        self.pool.unpin(blocks)
+
+    def close(self) -> None:
+        self._rank.close()
+        self.side.close()
+
+
+def chain(name: str, length: int) -> tuple[BlockHash, ...]:
+    return tuple(BlockHash(f"{name}-{position:030}".encode()) for position in range(length))
+
+
+def until(what: str, condition: Callable[[], bool], *engines: Engine) -> None:
+    end = time.monotonic() + WITHIN
+    while not condition():
+        assert time.monotonic() < end, f"it never came so far: {what}"
+        for engine in engines:
+            engine.step()
+
+
+def acquainted() -> tuple[Engine, Engine]:
+    """Two of one role that are in each other's tables."""
+    folder = Path(tempfile.mkdtemp())
+    one, other = Engine("one", folder), Engine("other", folder)
+    one.told(other.peer)
+    other.told(one.peer)
+    until("both join", lambda: one.exchange.reaches(other.id) and other.exchange.reaches(one.id), one, other)
+    return one, other
+
+
+def what_a_draining_engine_holds_is_at_its_successor_before_it_says_that_it_is_drained() -> None:
+    one, other = acquainted()
+    held = (*chain("long", 20), *chain("short", 5))
+    one.caches(held[:20])
+    one.caches(held[20:])
+    other.caches(held[:4])
+    one.told(other.peer, drain=Drain(successor=other.id))
+    until("it is drained", lambda: stage(one.status) == "drained", one, other)
+    assert [other.content(each) for each in held[4:]] == [one.content(each) for each in held[4:]]
+    assert other.exchange.tally.blocks_received[Purpose.MOVE] == len(held) - 4
+    for engine in (one, other):
+        assert engine.pool.free_blocks == BLOCKS - 1
+        engine.close()
+
+
+def an_engine_that_ends_is_done_when_both_sides_have_all_their_blocks_back() -> None:
+    one, other = acquainted()
+    one.wants(chain("of other", 3), other.id)
+    other.wants(chain("of one", 3), one.id)
+    until(
+        "both are served",
+        lambda: one.exchange.gauges().wants_served == 1 == other.exchange.gauges().wants_served,
+        one,
+        other,
+    )
+    one.input.ends = True
+    until("it is done", lambda: not one.side.has_pending_work(), one, other)
+    assert one.pool.free_blocks == BLOCKS - 1
+    one.close()
+    until("the other has all back", lambda: other.pool.free_blocks == BLOCKS - 1, other)
+    assert other.exchange.tally.wants_ended[Purpose.FORWARD, EndReason.MISSING] == 1
+    other.close()
+
+
+if __name__ == "__main__":
+    for check in sys.argv[1:]:
+        try:
+            globals()[check]()
+        except Exception:
+            traceback.print_exc()
+            print(f"failed {check}", flush=True)
+        else:
+            print(f"passed {check}", flush=True)
+    # NIXL's own threads may outlive what they work for.
+    os._exit(0)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two connectors exchange over NIXL and sockets as in engines, but without a model: in the engine environment's own Python."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from e2e.engine.environment import engine_environment
+from tests.connector_vllm.test_adapter import CONNECTOR
+
+SCRIPT = Path(__file__).with_name("inside_two_sides.py")
+CHECKS = (
+    "what_a_draining_engine_holds_is_at_its_successor_before_it_says_that_it_is_drained",
+    "an_engine_that_ends_is_done_when_both_sides_have_all_their_blocks_back",
+)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_between_two_sides(check: str) -> None:
+    environment = engine_environment()
+    if not environment.complete:
+        pytest.skip("the engine environment isn't built: run `make prepare`")
+    run = subprocess.run(
+        [str(environment.python), str(SCRIPT), check],
+        # Other interfaces come and go with the clusters that other tests start.
+        env={**os.environ, "PYTHONPATH": str(CONNECTOR), "VLLM_LOGGING_LEVEL": "ERROR", "UCX_NET_DEVICES": "lo"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"passed {check}" in run.stdout, run.stderr[-4000:]
