@@ -11,6 +11,7 @@ from tandem_connector.contract.messages import CancelAck, Missing, MissingReason
 from tandem_connector.contract.types import OfferId, WantId
 from tandem_connector.exchange.commands import LoadEnded, Send
 from tandem_connector.exchange.exchange import Exchange
+from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import BlockId, EngineId, RequestId, Seconds
 from tandem_connector.exchange.worth import Worth
 from tandem_connector.vllm.asker import Decision
@@ -46,8 +47,8 @@ class HeardAsker:
 class Requests:
     """Drives `Loading` over a real exchange with a toy pool and two peers."""
 
-    def __init__(self, *, offers: bool = False, fetches: bool = True) -> None:
-        self.engine = Engine().with_peer(P1).with_peer(P2)
+    def __init__(self, *, offers: bool = False, fetches: bool = True, settings: ExchangeSettings | None = None) -> None:
+        self.engine = Engine(settings=settings).with_peer(P1).with_peer(P2)
         self.exchange: Exchange = self.engine.exchange
         self.asker = HeardAsker()
         self.coming: set[RequestId] = set()
@@ -78,11 +79,13 @@ class Requests:
                         self.sent.append(command)
         return self
 
-    def arrives(self, request: RequestId = R, blocks: int = 4, *, source: Source | None = None) -> "Requests":
+    def arrives(
+        self, request: RequestId = R, blocks: int = 4, *, source: Source | None = None, first: int = 0
+    ) -> "Requests":
         asked = source is None
         if asked:
             self.coming.add(request)
-        self.loading.arrived(request, names(0, blocks), self.now, asked=asked, source=source)
+        self.loading.arrived(request, names(first, first + blocks), self.now, asked=asked, source=source)
         return self
 
     def decided(self, decision: Decision) -> "Requests":
@@ -240,6 +243,27 @@ def test_a_peer_that_does_not_answer_is_passed_over() -> None:
     requests.waits()
     assert requests.wants() == []
     assert requests.asker.heard == [("unserved", P1)]
+
+
+def test_an_engine_computes_what_would_expose_more_of_its_pool_than_it_can_do_without() -> None:
+    requests = Requests(settings=ExchangeSettings(exposed_blocks=6)).arrives().from_p()
+    requests.waits()
+    requests.arrives(OTHER, first=10).from_p(request=OTHER)
+    assert requests.matched(request=OTHER) == 0
+    assert requests.asker.heard == [("helps_itself", OTHER)]
+
+
+def test_and_does_so_as_long_as_a_silent_peer_may_write_into_it() -> None:
+    requests = Requests(settings=ExchangeSettings(exposed_blocks=6)).arrives().from_p()
+    requests.waits()
+    requests.exchange.peer_silent(P1, requests.now)
+    requests.settle().arrives(OTHER).from_p(P2, request=OTHER)
+    assert requests.matched(request=OTHER) == 0
+    requests.exchange.peer_back(P1, requests.now)
+    requests.engine.hears(CancelAck(WantId(1)), peer=P1, target=ME)
+    again = RequestId("again")
+    requests.settle().arrives(again).from_p(P2, request=again)
+    assert requests.matched(request=again) == 4
 
 
 def test_the_wait_of_a_request_that_is_aborted_ends_and_its_blocks_are_given_back() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
 from tandem_connector.exchange.liveness import DEFAULTS as LIVENESS
-from tandem_connector.vllm.settings import ConnectorSettings, SettingsError
+from tandem_connector.vllm.settings import ConnectorSettings, SettingsError, exposable
 
 
 def test_an_engine_that_is_told_nothing_listens_on_loopback_and_has_no_peers() -> None:
@@ -71,6 +71,13 @@ def test_blocks_are_held_for_longer_than_an_engine_that_has_left_the_table_may_g
     settings = ConnectorSettings.of({"silent_after": silent_after}, {})
     assert settings.transport_bound > silent_after + LIVENESS.interval
     assert settings.transport_bound >= 10.0
+
+
+@pytest.mark.parametrize(("pool", "longest", "exposed"), [(10_000, 2_000, 7_999), (256, 128, 128), (130, 128, 65)])
+def test_peers_may_write_into_all_but_what_one_request_of_the_greatest_length_takes(
+    pool: int, longest: int, exposed: int
+) -> None:
+    assert exposable(pool, longest) == exposed
 
 
 def test_an_api_key_is_not_shown() -> None:

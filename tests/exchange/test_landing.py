@@ -39,6 +39,14 @@ def test_an_offer_of_what_is_cached_or_on_its_way_is_not_answered() -> None:
     assert engine.hears(offer(names(0, 3))).hears(offer(names(0, 3)), peer=OTHER).commands() == []
 
 
+def test_what_is_offered_is_not_taken_into_blocks_that_the_engine_cannot_do_without() -> None:
+    engine = Engine(settings=ExchangeSettings(exposed_blocks=3)).with_peer()
+    engine.wants(names(0, 2))
+    engine.commands()
+    engine.hears(offer(names(10, 13)))
+    assert wanted(engine) == (name(10),)
+
+
 def test_blocks_enter_the_cache_as_they_arrive_with_their_positions() -> None:
     engine = Engine().with_peer()
     engine.hears(offer(names(10, 13), position=10)).commands()

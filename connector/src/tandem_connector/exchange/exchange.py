@@ -196,6 +196,10 @@ class Exchange:
         self._shared.pool.pin(load.blocks)
         return self._wanting.open(peer, load, now)
 
+    def may_expose(self, blocks: int) -> bool:
+        """Whether so many more blocks may be wanted: peers that fall silent keep them from all use."""
+        return self._wanting.exposed + blocks <= self._shared.settings.exposed_blocks
+
     def cancel(self, request: RequestId, now: Seconds) -> None:
         """The live request waits no more for what it wants now; it may want again."""
         self._wanting.cancel_request(request, now)

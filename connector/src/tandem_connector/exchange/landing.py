@@ -27,6 +27,7 @@ def take_offer(peer: EngineId, offer: Offer, shared: Shared, wanting: Wanting, n
         shared.pool.room(landing),
         settings.landing_blocks - landing,
         settings.landing_blocks_per_peer - wanting.incoming.landing_of(peer),
+        settings.exposed_blocks - wanting.exposed,
     )
     taken = lacking[: max(0, room)]
     blocks = shared.pool.take(len(taken)) if taken else None

@@ -27,6 +27,9 @@ class ExchangeSettings:
     """How long after an engine's certain end the network may still deliver what it had posted."""
     quarantine_blocks: int = 1_024
     """Most blocks in quarantine. Beyond it nothing new is wanted, and the engine is unhealthy."""
+    exposed_blocks: int = 1 << 31
+    """Most own blocks that peers may write into at one time. When a peer falls silent, none of its can be used before it answers or
+    has ended, not even by the request that they were for, and the engine must be able to go on with the others."""
     landing_blocks: int = 512
     """Most blocks that wait for offered content, over all peers."""
     landing_blocks_per_peer: int = 256

@@ -56,6 +56,8 @@ class Wanting:
         self._tally = shared.tally
         self._on_valid = on_valid
         self.incoming = Incoming()
+        self.exposed = 0
+        """Blocks of all wants that are not released: each may still be written into."""
         self.quarantine = Quarantine(shared.settings.quarantine_blocks, shared.outbox)
         self._ids = count(1)
         self._next = WantId(next(self._ids))
@@ -79,6 +81,7 @@ class Wanting:
         )
         self._next = WantId(next(self._ids))
         self._wants[want.id] = want
+        self.exposed += len(want.blocks)
         self._by_peer.setdefault(peer, {})[want.id] = want
         self.incoming.ask(asked.hashes)
         self._timers.set(want.id, want.expires)
@@ -268,6 +271,7 @@ class Wanting:
     def _release(self, want: OwnWant) -> None:
         self._unquarantine(want)
         del self._wants[want.id]
+        self.exposed -= len(want.blocks)
         of_peer = self._by_peer[want.peer]
         del of_peer[want.id]
         if not of_peer:

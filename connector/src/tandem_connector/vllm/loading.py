@@ -202,6 +202,9 @@ class Loading:
     def _is_worth(self, turn: Turn, source: Source, blocks: int, now: Seconds) -> bool:
         if blocks < source.least:
             return False
+        if not self._exchange.may_expose(blocks):
+            self._help_itself(turn)
+            return False
         if source.purpose is not Purpose.REVERSE_FETCH:
             return True
         if turn.fetch is None:

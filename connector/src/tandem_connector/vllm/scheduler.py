@@ -29,7 +29,7 @@ from tandem_connector.vllm.notes import Notes
 from tandem_connector.vllm.orders import RankReport, StepOrders
 from tandem_connector.vllm.overlap import Overlap
 from tandem_connector.vllm.recording import RecordedExchange
-from tandem_connector.vllm.settings import ConnectorSettings
+from tandem_connector.vllm.settings import ConnectorSettings, exposable
 from tandem_connector.vllm.status import StatusFile
 from tandem_connector.vllm.steps import Progress, Scheduled, Steps
 from tandem_connector.vllm.surroundings import Surroundings, seal_of
@@ -98,6 +98,7 @@ class SchedulerSide:
             offer_every=self._settings.offer_every,
             quarantine_blocks=int(self._pool.blocks * self._settings.quarantine_share),
             transport_bound=Seconds(self._settings.transport_bound),
+            exposed_blocks=exposable(self._pool.blocks, -(-manager.max_model_len // self._block_size)),
         )
         self._journal = Journal(self._settings.journal) if self._settings.journal is not None else None
         if self._journal is None:

@@ -28,6 +28,18 @@ _FROM_ENVIRONMENT: Final = {
 }
 
 
+def exposable(pool: int, longest: int) -> int:
+    """How many of an engine's blocks its peers may write into at one time.
+
+    All but those of one request of the greatest length, with which vLLM can always go on; half of a pool that has hardly more.
+
+    Args:
+        pool: the engine's blocks.
+        longest: those of a request of the greatest length.
+    """
+    return max(pool - 1 - longest, pool // 2)
+
+
 class SettingsError(Exception):
     """The engine must not start: a setting is wrong. The text names each, with what is allowed."""
 
