@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tandem_connector.contract.messages import RankMemory
-from tandem_connector.exchange.types import EngineId, WantId
+from tandem_connector.exchange.types import EngineId, WantId, Write
 from tandem_connector.vllm.memory import Geometry, geometry_of
 from tandem_connector.vllm.nixl import NixlTransport
 from tandem_connector.vllm.reports import JobEnded, Received, Report
@@ -122,6 +122,18 @@ class Served(Engine):
     def wait_received(self, want: int, count: int) -> list[int]:
         self.has_received(WantId(want), count)
         return sorted(self.received(WantId(want)))
+
+    def add_peer(self, peer: str, memory: RankMemory, blocks: int) -> None:
+        self.writer.add_peer(EngineId(peer), memory, blocks)
+
+    def submit(self, write: Write) -> None:
+        self.writer.submit([write])
+
+    def pieces(self) -> int:
+        return self.writer.counts.pieces
+
+    def outcomes(self, count: int) -> list[str]:
+        return [each.outcome.value for each in self.ended(count)]
 
     def content(self) -> npt.NDArray[np.uint8]:
         return self.kv.copy()

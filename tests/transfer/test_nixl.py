@@ -18,10 +18,12 @@ ROOT = Path(__file__).parents[2]
 ALL_30 = list(range(30))
 
 
-def facts_of(scenario: str, transports: str = "tcp,self") -> dict[str, Any]:
-    """Run a scenario of `scenarios.py` with UCX's `transports`, and return what it found."""
+def facts_of(
+    scenario: str, transports: str = "tcp,self", *, module: str = "tests.transfer.scenarios"
+) -> dict[str, Any]:
+    """Run a scenario of a module with UCX's `transports`, and return what it found."""
     ran = subprocess.run(
-        [engine_environment().python, "-m", "tests.transfer.scenarios", scenario],
+        [engine_environment().python, "-m", module, scenario],
         cwd=ROOT,
         env=os.environ
         | {"PYTHONPATH": f"{ROOT}:{ROOT / 'connector' / 'src'}", "UCX_TLS": transports, "NIXL_LOG_LEVEL": "FATAL"},
