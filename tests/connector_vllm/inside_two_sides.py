@@ -66,7 +66,14 @@ class Engine:
         self.input = Input()
         surroundings = Surroundings(self.id, settings, None, cast("EngineInput", self.input))
         self.side = SchedulerSide(
-            self.id, settings, surroundings, None, block_size=TOKENS, hash_algorithm="sha256_cbor", end_within=60.0
+            self.id,
+            settings,
+            surroundings,
+            None,
+            block_size=TOKENS,
+            hash_algorithm="sha256_cbor",
+            end_within=60.0,
+            longest=TOKENS,
         )
         self.vllms = BlockPool(num_gpu_blocks=BLOCKS, enable_caching=True, hash_block_size=TOKENS)
         self.side.bind(SimpleNamespace(block_pool=self.vllms))

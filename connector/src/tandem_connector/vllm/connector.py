@@ -114,6 +114,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
                 block_size=self._block_size,
                 hash_algorithm=vllm_config.cache_config.prefix_caching_hash_algo,
                 end_within=vllm_config.shutdown_timeout,
+                longest=vllm_config.model_config.max_model_len,
             )
             engine.watch(self._scheduler.arrived, surroundings.queued)
 

@@ -54,6 +54,7 @@ class SchedulerSide:
         block_size: int,
         hash_algorithm: str,
         end_within: float,
+        longest: int,
     ) -> None:
         """Without vLLM's block pool yet.
 
@@ -65,6 +66,7 @@ class SchedulerSide:
             block_size: tokens per block.
             hash_algorithm: vLLM's, by its name.
             end_within: seconds that vLLM gives itself to end.
+            longest: most tokens of a request.
         """
         self._me = me
         self._settings = settings
@@ -72,6 +74,7 @@ class SchedulerSide:
         self._block_size = block_size
         self._hash_algorithm = hash_algorithm
         self._end_within = end_within
+        self._longest = longest
         self._status = StatusFile(settings.status_file)
         self._asks = settings.peers_file is not None and settings.role is Role.DECODE
         self._asked: set[RequestId] = set()
@@ -98,7 +101,7 @@ class SchedulerSide:
             offer_every=self._settings.offer_every,
             quarantine_blocks=int(self._pool.blocks * self._settings.quarantine_share),
             transport_bound=Seconds(self._settings.transport_bound),
-            exposed_blocks=exposable(self._pool.blocks, -(-manager.max_model_len // self._block_size)),
+            exposed_blocks=exposable(self._pool.blocks, -(-self._longest // self._block_size)),
         )
         self._journal = Journal(self._settings.journal) if self._settings.journal is not None else None
         if self._journal is None:
