@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 
 from tandem_connector.contract.types import EngineId
 from tandem_connector.vllm.connector import RankHandshake, StepReport
 from tandem_connector.vllm.orders import StepReports
 from tandem_connector.vllm.worker import WorkerSide
-from tests.transfer.builders import ATensor
 
 LAYERS, ENTRY, FIRST_WORD, WORDS = 2, 8, 300, 200
+LATENT = 576
+"""Numbers of 32 bits in a token's vector, where attention is latent (MLA)."""
 TOKEN_TAKES = 0.0002
 """Seconds."""
 
@@ -27,18 +29,18 @@ class WrongKvError(Exception):
     """A step read KV that isn't that of its tokens."""
 
 
-def entries(tokens: list[int]) -> list[bytes]:
-    """The KV of each token: a digest of all tokens up to it."""
-    digest, found = hashlib.blake2b(digest_size=ENTRY), []
+def entries(tokens: list[int], adapter: str = "") -> list[bytes]:
+    """The KV of each token: a digest of all tokens up to it, and of the LoRA adapter."""
+    digest, found = hashlib.blake2b(adapter.encode(), digest_size=ENTRY), []
     for token in tokens:
         digest.update(token.to_bytes(4, "little"))
         found.append(digest.copy().digest())
     return found
 
 
-def next_token(tokens: list[int]) -> int:
+def next_token(tokens: list[int], adapter: str = "") -> int:
     """What the model says after these."""
-    return FIRST_WORD + int.from_bytes(entries(tokens)[-1][:4], "little") % WORDS
+    return FIRST_WORD + int.from_bytes(entries(tokens, adapter)[-1][:4], "little") % WORDS
 
 
 @dataclass
@@ -73,11 +75,13 @@ class Launch:
 class ToyRunner:
     """The only rank of an engine. `tells_when`: it records events, as is right where steps run later."""
 
-    def __init__(self, engine: EngineId, blocks: int, block: int, *, tells_when: bool) -> None:
+    def __init__(self, engine: EngineId, blocks: int, block: int, *, tells_when: bool, latent: bool) -> None:
         self._block = block
-        self._kv = np.zeros((LAYERS, blocks, block, ENTRY), np.uint8)
+        self._copies = LATENT * 4 // ENTRY if latent else 1
+        self._kv = np.zeros((LAYERS, blocks, block, self._copies * ENTRY), np.uint8)
         self._event = Event()
         self._tokens: dict[str, list[int]] = {}
+        self._adapters: dict[str, str] = {}
         self._blocks: dict[str, tuple[int, ...]] = {}
         self._worker = WorkerSide(
             engine,
@@ -87,11 +91,11 @@ class ToyRunner:
             prepare_thread=lambda _: None,
             record_event=lambda: self._event if tells_when else None,
         )
-        tensors = {
-            f"layers.{layer}": ATensor((blocks, block * ENTRY), self._kv[layer].ctypes.data, element_bytes=1)
-            for layer in range(LAYERS)
-        }
-        self.handshake = RankHandshake(self._worker.register(tensors))
+        # As vLLM's runner makes them for such models: blocks, tokens, numbers of a vector.
+        vectors = torch.from_numpy(self._kv).view(torch.float32 if latent else torch.uint8)
+        self.handshake = RankHandshake(
+            self._worker.register({f"layers.{layer}": vectors[layer] for layer in range(LAYERS)})
+        )
 
     def launch(self, output: Any) -> Launch:
         """Begin a scheduled step (`SchedulerOutput`): what vLLM's model runners do until the forward pass is launched."""
@@ -111,6 +115,7 @@ class ToyRunner:
         begun = []
         for new in output.scheduled_new_reqs:
             self._tokens[new.req_id], self._blocks[new.req_id] = list(new.prompt_token_ids), tuple(new.block_ids[0])
+            self._adapters[new.req_id] = new.lora_request.lora_name if new.lora_request is not None else ""
             begun.append((new.req_id, new.num_computed_tokens))
         cached = output.scheduled_cached_reqs
         for name, more, before in zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True):
@@ -137,8 +142,9 @@ class ToyRunner:
         )
 
     def _compute(self, work: Work) -> list[int]:
-        tokens, end = self._tokens[work.request], work.before + work.tokens
-        for position, entry in enumerate(entries(tokens[:end])):
+        tokens, end, adapter = self._tokens[work.request], work.before + work.tokens, self._adapters[work.request]
+        for position, once in enumerate(entries(tokens[:end], adapter)):
+            entry = once * self._copies
             place = self._kv[:, work.blocks[position // self._block], position % self._block]
             if position >= work.before:
                 place[:] = np.frombuffer(entry, np.uint8)
@@ -146,7 +152,7 @@ class ToyRunner:
                 raise WrongKvError(f"{work.request}: at {position} of {work.before}")
         if end < len(tokens):
             return []
-        tokens.append(next_token(tokens))
+        tokens.append(next_token(tokens, adapter))
         return tokens[-1:]
 
     def close(self) -> None:
