@@ -17,7 +17,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.request import Request
 
 from tandem_connector.contract.messages import VERSION, Fingerprint, Hello, Purpose
 from tandem_connector.contract.peers import Address, Drain, Parallelism, Peer, PeerTable
@@ -44,7 +48,7 @@ class Input:
 
 
 class Engine:
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, *, publishes: bool = False) -> None:
         self.id, self.status = EngineId(f"{name}-{os.getpid()}"), str(folder / f"{name}.status")
         self._table = folder / f"{name}.peers"
         self._generation = 0
@@ -75,14 +79,16 @@ class Engine:
             end_within=60.0,
             longest=TOKENS,
         )
-        self.vllms = BlockPool(num_gpu_blocks=BLOCKS, enable_caching=True, hash_block_size=TOKENS)
+        self.vllms = BlockPool(
+            num_gpu_blocks=BLOCKS, enable_caching=True, hash_block_size=TOKENS, enable_kv_cache_events=publishes
+        )
         self.side.bind(SimpleNamespace(block_pool=self.vllms))
         self.pool, self.exchange = self.side._pool, self.side._exchange
         self.memory: Any = torch.zeros(BLOCKS, 2, TOKENS, 8)
         self._rank = WorkerSide(self.id, 0, BLOCKS, ("UCX",), prepare_thread=lambda _: None, record_event=lambda: None)
         rank = self._rank.register({"layer": self.memory})
         like = Fingerprint("m", "r", "f", "k", rank.layout, "g", TOKENS, 1, 1, "h", "0", "v", "c")
-        hello = Hello(VERSION, like, BLOCKS, (rank.memory,), answer=True)
+        hello = Hello(VERSION, like, BLOCKS, (rank.memory,), answer=True, publishes=publishes)
         self.side.start(hello, block_bytes=rank.block_bytes, idle_wait=0.01, model="m")
 
     def told(self, *peers: Peer, drain: Drain | None = None) -> None:
@@ -133,10 +139,10 @@ def until(what: str, condition: Callable[[], bool], *engines: Engine) -> None:
             engine.step()
 
 
-def acquainted() -> tuple[Engine, Engine]:
-    """Two of one role that are in each other's tables."""
+def acquainted(*, publishes: bool = False) -> tuple[Engine, Engine]:
+    """Two of one role that are in each other's tables, and of which the second publishes KV events or doesn't."""
     folder = Path(tempfile.mkdtemp())
-    one, other = Engine("one", folder), Engine("other", folder)
+    one, other = Engine("one", folder), Engine("other", folder, publishes=publishes)
     one.told(other.peer)
     other.told(one.peer)
     until("both join", lambda: one.exchange.reaches(other.id) and other.exchange.reaches(one.id), one, other)
@@ -155,6 +161,30 @@ def what_a_draining_engine_holds_is_at_its_successor_before_it_says_that_it_is_d
     assert other.exchange.tally.blocks_received[Purpose.MOVE] == len(held) - 4
     for engine in (one, other):
         assert engine.pool.free_blocks == BLOCKS - 1
+        engine.close()
+
+
+def what_moves_is_published_by_the_successor_as_if_it_had_been_computed_there() -> None:
+    one, other = acquainted(publishes=True)
+    sha256 = get_hash_fn_by_name("sha256_cbor")
+    init_none_hash(sha256)
+    hasher = get_request_block_hasher(TOKENS, sha256)
+    request = Request("r", list(range(330)), SamplingParams(), None, block_hasher=hasher, cache_salt="salt")
+    names = tuple(BlockHash(each) for each in request.block_hashes)
+    computing = BlockPool(
+        num_gpu_blocks=BLOCKS, enable_caching=True, hash_block_size=TOKENS, enable_kv_cache_events=True
+    )
+    blocks = computing.get_new_blocks(len(names))
+    for index in range(len(names)):
+        computing.cache_full_blocks(request, blocks, index, index + 1, TOKENS, 0)
+    one.side.on_new_request(request)
+    one.side.request_finished(request)
+    one.caches(names)
+    one.told(other.peer, drain=Drain(successor=other.id))
+    until("it is drained", lambda: stage(one.status) == "drained", one, other)
+    assert other.exchange.tally.blocks_received[Purpose.MOVE] == len(names) == 20
+    assert other.vllms.take_events() == computing.take_events()
+    for engine in (one, other):
         engine.close()
 
 
