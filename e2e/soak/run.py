@@ -12,7 +12,7 @@ from e2e.engine.environment import EngineEnvironment
 from e2e.engine.model import Shape, make_model
 from e2e.exchange.engine import EngineSpec
 from e2e.exchange.engines import running
-from e2e.soak.clients import Clients
+from e2e.soak.clients import HUNG_AFTER, Clients
 from e2e.soak.expected import expected_answers
 from e2e.soak.faults import faults
 from e2e.soak.fleet import Fleet
@@ -112,7 +112,7 @@ class _Run:
         self._clients = clients
         self._tally = tally
         self._rest = Rest(fleet, tally, slack=plan.slack)
-        self._strikes = Strikes(fleet, tally, plan.spared)
+        self._strikes = Strikes(fleet, tally, plan.spared, HUNG_AFTER * plan.slack)
         self._faults = faults(plan.seed, plan.pause)
         self._began = time.monotonic()
         self._ends = self._began + plan.minutes * 60

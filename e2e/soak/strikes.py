@@ -48,8 +48,16 @@ _MESSAGES: Final[tuple[Message, ...]] = (
 class Strikes:
     """Faults under way."""
 
-    def __init__(self, fleet: Fleet, tally: Tally, spared: Collection[str]) -> None:
-        """None yet; the engines with names in `spared` are never ended."""
+    def __init__(self, fleet: Fleet, tally: Tally, spared: Collection[str], hung_after: float) -> None:
+        """None yet.
+
+        Args:
+            fleet: the engines.
+            tally: what is done is counted in it.
+            spared: names of engines that are never ended.
+            hung_after: seconds in which each request of a burst must be answered.
+        """
+        self._hung_after = hung_after
         self._fleet = fleet
         self._tally = tally
         self._spared = spared
@@ -153,9 +161,14 @@ class Strikes:
         engine = self._fleet[name]
 
         async def one(number: int) -> None:
-            prompt = Prompt(fault.dice + number, chosen.randint(600, 2_500))
-            patience = fault.seconds if number % 2 else 120.0
-            await _tried(lambda: ask(engine, prompt.ids(self._fleet.model), output=40, timeout=patience))
+            ids = Prompt(fault.dice + number, chosen.randint(600, 2_500)).ids(self._fleet.model)
+            hangs_up = number % 2 == 1
+            patience = fault.seconds if hangs_up else self._hung_after
+            answered = await _tried(lambda: ask(engine, ids, output=40, timeout=patience))
+            if not (answered or hangs_up or engine.id in self._fleet.ended):
+                self._tally.failed(
+                    "hung", f"one of a burst at {engine.id}, {len(ids)} tokens, not answered in {patience:.0f} s"
+                )
 
         await asyncio.gather(*(one(number) for number in range(6)))
 
@@ -174,10 +187,13 @@ class Strikes:
         await _tried(_send_garbage, self._fleet[name], random.Random(fault.dice))
 
 
-async def _tried(what: Callable[..., Any], *arguments: Any) -> None:
-    """Do what may fail: that other requests don't is what is looked at."""
-    with contextlib.suppress(urllib.error.URLError, OSError, ValueError):
+async def _tried(what: Callable[..., Any], *arguments: Any) -> bool:
+    """Do what may fail, and say whether it went well."""
+    try:
         await asyncio.to_thread(what, *arguments)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+    return True
 
 
 def bad_tables(table: PeerTable) -> tuple[str | None, ...]:
