@@ -172,6 +172,8 @@ class SchedulerSide:
         """A request reached the scheduler."""
         self._ask(request)
         name, now = RequestId(request.request_id), _now()
+        # What was offered before the request came may be what it lacks: no longer in time when it is scheduled.
+        self._conduct.take_news(now)
         prompt = [BlockHash(each) for each in request.block_hashes]
         self._requests[name] = request
         self._steps.arrived(name, request.block_hashes, request.num_prompt_tokens)
