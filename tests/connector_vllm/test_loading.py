@@ -135,6 +135,23 @@ def test_a_request_waits_for_the_decision_and_then_for_its_blocks() -> None:
     assert requests.matched() == 0
 
 
+def test_a_wait_that_lacks_nothing_can_end_without_the_ranks_once() -> None:
+    requests = Requests().arrives().from_p()
+    requests.waits()
+    requests.comes(1, 0, 1, 2, 3)
+    assert requests.loading.take_whole() == {R}
+    assert requests.loading.take_finished() == ()
+    assert requests.loading.take_whole() == frozenset()
+
+
+def test_a_wait_that_lacks_blocks_ends_through_the_ranks() -> None:
+    requests = Requests().arrives().from_p()
+    blocks = requests.waits()
+    requests.comes(1, 0, 1, 3).lacks(1, 2).decided(ComputeLocally(R, LocalReason.NO_PEER, None))
+    assert requests.loading.take_whole() == frozenset()
+    assert requests.loading.take_finished() == (FinishedLoad(R, (blocks[2],)),)
+
+
 def test_a_decision_that_is_made_before_the_request_reaches_the_scheduler_is_kept() -> None:
     requests = Requests()
     requests.coming.add(R)

@@ -11,7 +11,8 @@
 * `KVCacheManager.block_pool`, `.get_blocks`, `KVCacheBlocks.blocks` (`v1/core/kv_cache_manager.py`): a request's blocks.
 * `Request` (`v1/request.py`): its prompt, the names of its blocks, what it asks for, how much of it is computed.
 * `Scheduler.schedule` (`v1/core/sched/scheduler.py`) calls `build_connector_meta` before `_update_after_schedule`, so that
-  `num_computed_tokens` is that before the step.
+  `num_computed_tokens` is that before the step. `_update_from_kv_xfer_finished` calls `update_connector_output` before it
+  looks at what has finished, so that requests can be added there.
 * `Scheduler._request_blocks_can_be_freed` (same file): where steps overlap, vLLM gives the blocks of a request that ended back to
   the pool only when the steps in flight, which may still write into them, have run; it does so for `kv_both`. So a block that
   is taken from the pool can be given to a peer at once.

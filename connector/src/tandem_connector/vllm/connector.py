@@ -176,10 +176,11 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
         return StepMetadata(self._scheduler.build_step(scheduler_output))
 
     def update_connector_output(self, connector_output: KVConnectorOutput) -> None:
-        """See the base class."""
+        """See the base class. vLLM looks at `finished_recving` after this, and may schedule these requests next."""
         report = connector_output.kv_connector_worker_meta
         if self._scheduler is not None and isinstance(report, StepReport):
-            self._scheduler.take_reports(report.reports.ranks)
+            whole = self._scheduler.take_reports(report.reports.ranks)
+            connector_output.finished_recving = {*(connector_output.finished_recving or ()), *whole}
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:  # noqa: ARG002
         """See the base class: blocks are freed at once, what is written or read has references of its own."""

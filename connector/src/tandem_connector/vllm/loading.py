@@ -83,6 +83,12 @@ class Loading:
         finished, self._finished = tuple(self._finished), []
         return finished
 
+    def take_whole(self) -> frozenset[RequestId]:
+        """The requests among them that lack nothing: vLLM need not be told through the ranks, a step later."""
+        whole = frozenset(load.request for load in self._finished if not load.lacking)
+        self._finished = [load for load in self._finished if load.lacking]
+        return whole
+
     @property
     def has_finished(self) -> bool:
         """Whether `take_finished` has something to give."""

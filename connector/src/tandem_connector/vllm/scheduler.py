@@ -315,8 +315,8 @@ class SchedulerSide:
         self._conduct.take_decisions(now)
         self._conduct.carry_out(now)
 
-    def take_reports(self, reports: Iterable[RankReport]) -> None:
-        """A step's output is there, and what the ranks said with it."""
+    def take_reports(self, reports: Iterable[RankReport]) -> frozenset[RequestId]:
+        """A step's output is there, and what the ranks said with it; the requests that need not wait any more."""
         now = _now()
         listed = tuple(reports)
         self._conduct.take_reports(listed, now)
@@ -325,6 +325,7 @@ class SchedulerSide:
             self._overlap.seen(ran)
             self._measuring.ran(ran, now)
         self._turn(now)
+        return self._loading.take_whole()
 
     def _is_busy(self) -> bool:
         return self._surroundings.has_news or self._conduct.has_orders or self._loading.has_finished
