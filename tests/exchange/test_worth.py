@@ -64,6 +64,25 @@ def test_a_fixed_latency_is_worth_it_only_for_many_blocks() -> None:
     assert made.patience(1_000, NOW) > 0.0
 
 
+def test_blocks_that_come_one_by_one_and_late_say_nothing_of_many() -> None:
+    made = Worth(SIZE, AGE)
+    made.computed(900, 1.0, NOW)
+    for seconds in (0.04, 1.7, 0.4):
+        made.moved(1, seconds, NOW)
+    assert made.patience(4, NOW) == 0.0
+    assert made.patience(29, NOW) == math.inf
+
+
+def test_many_that_came_late_are_remembered_until_many_more_have_come() -> None:
+    made = Worth(SIZE, AGE)
+    made.computed(900, 1.0, NOW)
+    made.moved(30, 5.0, NOW)
+    assert made.patience(29, NOW) == 0.0
+    for _ in range(30):
+        made.moved(1, 0.3, NOW)
+    assert made.patience(29, NOW) == math.inf
+
+
 def test_a_measure_that_is_not_renewed_is_forgotten_and_the_next_one_stands_alone() -> None:
     made = worth(token=0.001, block=10.0)
     almost, later = Seconds(NOW + AGE - 0.1), Seconds(NOW + AGE)

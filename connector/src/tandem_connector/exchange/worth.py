@@ -3,8 +3,9 @@
 
 Both are measured where they happen, and each as a line: a step takes some time and some more for each prompt token that it
 computes; a want of what the holder has takes some time and some more for each block. Before both were measured the answer
-is to wait, which is what gives the measure. A measure that nothing has renewed for a while is forgotten, so that an engine
-that was slow once is asked again.
+is to wait, which is what gives the measure; so it is for many blocks when only few were moved lately, because what a peer offers
+comes by one or two, in a time that says little of a hundred. A measure that nothing has renewed for a while is forgotten, so that
+an engine that was slow once is asked again.
 """
 
 import math
@@ -15,6 +16,8 @@ from tandem_connector.exchange.types import Seconds
 
 _KEEP: Final = 0.9
 """What a point still counts when the next has come: the last ten or so make the line."""
+_FAR: Final = 4
+"""How many times the largest of the last sizes a line reaches."""
 _SAME: Final = 1e-9
 """Relative variance of sizes below which they are one size, through which many lines go."""
 
@@ -30,6 +33,8 @@ class _Line:
     y: float = 0.0
     xx: float = 0.0
     xy: float = 0.0
+    largest: float = 0.0
+    """Of the last sizes; an older one counts less."""
 
     def add(self, size: float, seconds: float, now: Seconds) -> None:
         """Something of this size took so long, and ended now."""
@@ -40,6 +45,11 @@ class _Line:
         self.y = keep * self.y + seconds
         self.xx = keep * self.xx + size * size
         self.xy = keep * self.xy + size * seconds
+        self.largest = max(size, keep * self.largest)
+
+    def reaches(self, size: float) -> bool:
+        """Whether something near this size was measured."""
+        return size <= _FAR * self.largest
 
     def at(self, size: float, now: Seconds) -> float | None:
         """How long something of this size takes; None if that was not measured lately."""
@@ -82,10 +92,10 @@ class Worth:
         """How many seconds to wait at most for so many blocks that another engine has.
 
         0 if they are likely to be computed before they come; else as long as computing them takes, so that a wait in vain
-        costs no more than once again as much. Infinite before there is a measure.
+        costs no more than once again as much. Infinite before there is a measure of about so many.
         """
         computing = self._computing.at(blocks * self._block_size, now)
         moving = self._moving.at(blocks, now)
-        if computing is None or moving is None:
+        if computing is None or moving is None or not self._moving.reaches(blocks):
             return math.inf
         return computing if moving <= computing else 0.0
