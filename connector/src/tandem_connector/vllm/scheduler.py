@@ -245,7 +245,8 @@ class SchedulerSide:
         self._step = StepId(self._step + 1)
         computes, tells = output.total_num_scheduled_tokens > 0, False
         if not computes and not output.finished_req_ids:
-            tells = Ring.RANK in self._sleep()
+            with self._surroundings.resting():
+                tells = Ring.RANK in self._sleep()
         now = _now()
         fresh = self._steps.scheduled(self._scheduled(output), self._blocks_of)
         if computes:

@@ -8,7 +8,8 @@ empty steps by the doorbell, from idleness by vLLM's own input queue.
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final, TypeAlias
@@ -66,7 +67,7 @@ class Surroundings:
         self._news: deque[Decision | PeerLeft | DrainOrder] = deque()
         self._drain: Drain | None = None
         self._has_news = False
-        self._sleeping = False
+        self._resting = False
         self._loads_told: dict[EngineId, float] = {}
         self._incarnations = Incarnations()
         self._greeted: frozenset[EngineId] = frozenset()
@@ -147,11 +148,20 @@ class Surroundings:
 
     def wait(self, seconds: float) -> frozenset[Ring]:
         """Sleep until somebody has something; who, or nobody when the time has passed."""
-        self._sleeping = True
+        return self._doorbell.wait(seconds)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """The engine is in an empty step, where it waits, and sees for itself what there is.
+
+        Whoever wakes it meanwhile must not do that by vLLM's queue, from the clock's alarm between two waits for example: it
+        would leave the step, and the ranks spin for a second after each.
+        """
+        self._resting = True
         try:
-            return self._doorbell.wait(seconds)
+            yield
         finally:
-            self._sleeping = False
+            self._resting = False
 
     def set_alarm(self, at: float | None) -> None:
         """Make the engine look at this time of the monotonic clock."""
@@ -200,8 +210,8 @@ class Surroundings:
     def wake(self) -> None:
         """Make the engine look."""
         self._doorbell.ring(Ring.NEWS)
-        # For an engine that is idle; one that sleeps in an empty step would be sent away from there by this.
-        if not self._sleeping:
+        # For an engine that is idle; one that rests in an empty step would be sent away from there by this.
+        if not self._resting:
             self._engine.wake()
 
     def queued(self) -> None:
