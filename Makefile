@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory
 # Relative paths only, so that a checkout in a folder with spaces works.
 PYTHON := .venv/bin/python
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 # Where Go's own instructions install it, and which sudo leaves out.
 export PATH := $(PATH):/usr/local/go/bin
 
@@ -72,6 +73,11 @@ SOAK_ARGS ?=
 soak: setup ## Run real engines under load and random faults for MINUTES (default 10): nothing wrong, hung or leaked
 	@$(PYTHON) -m e2e.engine build
 	@$(PYTHON) -m e2e.soak --minutes $(MINUTES) $(SOAK_ARGS)
+
+.PHONY: bench-kv
+bench-kv: setup ## Measure conversations over the exchange, upstream's connector and a plain engine: two cores, root, 25 minutes
+	@$(PYTHON) -m e2e.engine build
+	@$(PYTHON) -m e2e.bench.kv $(BENCH_ARGS)
 
 .PHONY: format
 format: setup ## Format the code and apply safe fixes
