@@ -51,6 +51,11 @@ class Ending:
         self._exchange.shutdown(now)
         return True
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether peers were told."""
+        return self._until is not None
+
     def is_over(self, now: Seconds) -> bool:
         """Whether nothing more is waited for."""
         return self._until is not None and now >= self._until

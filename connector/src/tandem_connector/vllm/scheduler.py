@@ -339,7 +339,13 @@ class SchedulerSide:
         if self._ending.is_over(now):
             return False
         due = self._conduct.next_due()
-        return self._is_busy() or self._conduct.expects_ranks or (due is not None and due <= now)
+        if self._is_busy() or self._conduct.expects_ranks or (due is not None and due <= now):
+            return True
+        if not self._ending.has_begun:
+            return False
+        # vLLM takes the workers down, which takes seconds. What comes from now on is declined by the network's thread.
+        self._surroundings.part()
+        return self._is_busy()
 
     def _next_due(self) -> Seconds | None:
         due = (self._conduct.next_due(), self._ending.next_due())

@@ -197,6 +197,11 @@ class Surroundings:
         """Whether vLLM was told to end."""
         return self._engine.ends
 
+    def part(self) -> None:
+        """Have peers hear that nothing is done for them any more. What came before is still to be taken."""
+        if self._network is not None:
+            self._network.part()
+
     def close(self) -> None:
         """End all threads."""
         for part in (self._file, self.asker, self._network, self._alarm, self._doorbell):

@@ -9,13 +9,18 @@ from typing import TypeAlias
 import msgspec
 
 from tandem_connector.contract.messages import (
+    Cancel,
+    CancelAck,
     Envelope,
     Gone,
     Hello,
     Message,
     MessageError,
+    Missing,
+    MissingReason,
     Ping,
     Pong,
+    Want,
     decode,
     encode,
 )
@@ -80,6 +85,8 @@ class NetworkLoop:
         self.counts = NetworkCounts()
         self.peers: dict[EngineId, _Peer] = {}
         self.waiting_tokens = 0
+        self.parting = False
+        """The owner has done with the exchange, and its process ends: peers hear so of what they still ask."""
         self._sockets = sockets
         self._engine = identity.engine
         self._hello = identity.hello
@@ -260,8 +267,22 @@ class NetworkLoop:
                 self._deliver(envelope, size, now)
 
     def _deliver(self, envelope: Envelope, size: int, now: Seconds) -> None:
-        if not self._inbox.offer(Received(envelope, now), size):
+        if self.parting:
+            self._decline(envelope)
+        elif not self._inbox.offer(Received(envelope, now), size):
             self.counts.overflowed += 1
+
+    def _decline(self, envelope: Envelope) -> None:
+        """Nobody acts on messages any more, and nothing is in flight. What a ping believes open may have been written."""
+        peer = envelope.sender
+        match envelope.message:
+            case Want() as want:
+                self._send(peer, Missing(want.want, None, MissingReason.SHUTDOWN))
+            case Cancel(want_id):
+                self._send(peer, CancelAck(want_id))
+            case Ping() as ping:
+                for want_id in ping.cancelling:
+                    self._send(peer, CancelAck(want_id))
 
     def _answered(self, peer: EngineId, data: bytes) -> None:
         """Something came back on the connection to the peer: only that another engine is there can."""

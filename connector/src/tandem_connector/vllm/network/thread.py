@@ -127,6 +127,10 @@ class Network:
         """How many prompt tokens wait to be computed here; told to peers with the next Ping or Pong."""
         self._loop.waiting_tokens = tokens
 
+    def part(self) -> None:
+        """The owner acts on no message any more, and has nothing in flight: decline what peers ask until the end."""
+        self._loop.parting = True
+
     def waiting_tokens(self, peer: EngineId) -> int | None:
         """How many prompt tokens the peer last said to have waiting; None while it hasn't said."""
         known = self._loop.peers.get(peer)
