@@ -20,7 +20,7 @@ from e2e.account import EngineAccount
 from e2e.engine.environment import EngineEnvironment
 from e2e.engine.serve import plain_engine
 from e2e.engine.variables import CPU, Device
-from tandem_connector.contract.environment import PEERS_FILE, ROLE
+from tandem_connector.contract.environment import PEERS_FILE, ROLE, STATUS_FILE
 from tandem_connector.contract.peers import Address, Parallelism, Peer
 from tandem_connector.contract.types import EngineId, EngineState, Role
 from tandem_connector.vllm.journal import read_journal
@@ -103,6 +103,7 @@ class Engine:
         self.log = folder / f"{self.id}.log"
         self.journal = folder / f"{self.id}.journal"
         self.peers_file = folder / f"{self.id}-peers.json"
+        self.status_file = folder / f"{self.id}-status.json"
         command = plain_engine(
             environment,
             model,
@@ -156,6 +157,7 @@ class Engine:
             "PYTHONPATH": f"{_ROOT / 'connector' / 'src'}:{_ROOT}",
             ROLE: self.spec.role.value,
             PEERS_FILE: str(self.peers_file),
+            STATUS_FILE: str(self.status_file),
             # Resets and other things that tests ask for over HTTP.
             "VLLM_SERVER_DEV_MODE": "1",
         }
@@ -249,6 +251,15 @@ class Engine:
         """End it at once, as a crash of the machine would."""
         self.signal(signal.SIGKILL)
         self._process.wait()
+
+    def end(self) -> int:
+        """Tell it to end, as the kubelet does: its first process only. Its exit status, when it has.
+
+        Raises:
+            subprocess.TimeoutExpired: it hasn't for long.
+        """
+        self._process.terminate()
+        return self._process.wait(END_WITHIN)
 
     def stop(self) -> None:
         """End it in order; nothing when it has ended."""

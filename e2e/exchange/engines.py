@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prefill and decode engines as processes of this machine, and the peer tables that an operator would write for them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Self
@@ -9,7 +9,7 @@ from typing import Final, Self
 from e2e.cluster.progress import wait_until
 from e2e.engine.environment import EngineEnvironment
 from e2e.exchange.engine import BLOCK_SIZE, Engine, EngineSpec, Ports
-from tandem_connector.contract.peers import Peer, PeerTable
+from tandem_connector.contract.peers import Drain, Peer, PeerTable
 from tandem_connector.contract.types import EngineState, Generation
 
 START_WITHIN: Final = 300.0
@@ -27,6 +27,8 @@ class Engines:
         self._exits = exits
         self._generation = 0
         self._engines: dict[str, Engine] = {}
+        self._successors: dict[str, str] = {}
+        """Of engines that drain, or did: whoever was in a table stays there for as long as it runs."""
 
     def start(self, **specs: EngineSpec) -> Self:
         """Start these, wait until all answer, and tell all of each other."""
@@ -59,18 +61,27 @@ class Engines:
 
     def tell(self, **states: EngineState | None) -> None:
         """Write all peer tables anew: engines that run are ready, but those in `states` (None: not in any table)."""
-        self._generation += 1
-        for engine in self._engines.values():
-            if engine.spec.role is not None:
-                self._write(engine, self.peers_of(engine, **states))
+        self._tell({}, states)
+
+    def drain(self, **successors: str) -> None:
+        """Tell all that these engines drain, each to its successor, which it knows from now on, and which knows it."""
+        self._successors.update(successors)
+        drains = {name: Drain(successor=self._engines[successor].id) for name, successor in successors.items()}
+        self._tell(drains, dict.fromkeys(successors, EngineState.DRAINING))
 
     def tell_one(self, engine: Engine, peers: Sequence[Peer]) -> None:
         """Write the peer table of one engine anew: these are its peers."""
         self._generation += 1
         self._write(engine, peers)
 
-    def _write(self, engine: Engine, peers: Sequence[Peer]) -> None:
-        engine.put_table(PeerTable.of(self.generation, tuple(peers)).to_annotation())
+    def _tell(self, drains: Mapping[str, Drain], states: Mapping[str, EngineState | None]) -> None:
+        self._generation += 1
+        for name, engine in self._engines.items():
+            if engine.spec.role is not None:
+                self._write(engine, self.peers_of(engine, **states), drains.get(name))
+
+    def _write(self, engine: Engine, peers: Sequence[Peer], drain: Drain | None = None) -> None:
+        engine.put_table(PeerTable.of(self.generation, tuple(peers), drain).to_annotation())
 
     def tell_only(self, engine: Engine, *peers: Peer) -> None:
         """Write the peer table of this engine anew: these, and nobody else."""
@@ -83,7 +94,7 @@ class Engines:
         return Generation(self._generation)
 
     def peers_of(self, engine: Engine, **states: EngineState | None) -> tuple[Peer, ...]:
-        """Those of the other role, as `tell` tells of them.
+        """Those of the other role, its successor and those that it is one of, as `tell` tells of them.
 
         Raises:
             ValueError: it is a plain engine.
@@ -92,10 +103,14 @@ class Engines:
         return tuple(
             other.as_peer(state)
             for name, other in self._engines.items()
-            if other.spec.role is role.other and other.alive
+            if other.spec.role is not None and other.alive
+            if other.spec.role is role.other or self._are_successors(engine.name, name)
             for state in (states.get(name, EngineState.READY),)
             if state is not None
         )
+
+    def _are_successors(self, one: str, other: str) -> bool:
+        return self._successors.get(one) == other or self._successors.get(other) == one
 
     def wait_for_connections(self, *names: str) -> None:
         """Until each of these engines has joined each of its peers among them; all, if none are named."""
