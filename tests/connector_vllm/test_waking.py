@@ -75,6 +75,18 @@ def test_a_rank_rings_for_the_last_block_of_a_want_and_for_all_else(engine: Engi
     bell.close()
 
 
+def test_a_rank_rings_for_the_last_block_that_can_still_come(engine: EngineId) -> None:
+    bell, ringing = Doorbell(engine), Ringing(engine, clock=lambda: 1.0)
+    want = WantId(1)
+    ringing.expect(want, 3)
+    ringing.reported([Received(want, (Index(0),))])
+    ringing.expect_fewer(want, 1)
+    assert bell.wait(0.0) == set()
+    ringing.reported([Received(want, (Index(2),))])
+    assert bell.wait(0.0) == {Ring.RANK}
+    bell.close()
+
+
 def test_a_rank_shows_now_and_then_that_blocks_come(engine: EngineId) -> None:
     now = 1.0
     bell, ringing = Doorbell(engine), Ringing(engine, clock=lambda: now)

@@ -5,7 +5,7 @@ import pytest
 
 from tandem_connector.contract.messages import Cancel, CancelAck, Missing, MissingReason, Ping, Purpose, Want
 from tandem_connector.contract.types import WantId
-from tandem_connector.exchange.commands import DropPeer, ForgetWant, LoadEnded, Send
+from tandem_connector.exchange.commands import DropPeer, ExpectFewer, ForgetWant, LoadEnded, Send
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import BlockId, EndReason, Load, RequestId, Seconds
 from tests.exchange.builders import OTHER, PEER, Engine, indices, names, places
@@ -33,6 +33,15 @@ def test_a_want_ends_when_all_is_written_or_missing() -> None:
     engine.received(want, 2)
     end = ended(engine)
     assert (end.good, end.bad, end.reason) == (indices(0, 1, 2), indices(3), EndReason.MISSING)
+
+
+def test_the_workers_are_told_how_many_blocks_come_no_more_while_others_may() -> None:
+    engine = Engine().with_peer()
+    want = engine.wants(names(0, 4))
+    engine.received(want, 0).hears(missing(want, 0, 3)).hears(missing(want, 3))
+    assert engine.take(ExpectFewer) == [ExpectFewer(want, 1)]
+    engine.hears(missing(want, 1, 2))
+    assert engine.take(ExpectFewer) == []
 
 
 def test_missing_without_indices_means_all_that_was_not_written() -> None:

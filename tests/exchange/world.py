@@ -9,6 +9,7 @@ from typing import assert_never
 from tandem_connector.contract.messages import Envelope, Gone, Ping, Pong, Want, decode, encode
 from tandem_connector.exchange.commands import (
     DropPeer,
+    ExpectFewer,
     ExpectWant,
     ForgetWant,
     Healthy,
@@ -215,10 +216,8 @@ class World:
                     for write in [write for write in engine.jobs if write.job in command.jobs]:
                         engine.jobs.remove(write)
                         engine.ended_jobs.append((write.job, WriteEnd.NOT_WRITTEN))
-                case ExpectWant():
-                    engine.expected[command.want] = command.blocks
-                case ForgetWant():
-                    del engine.expected[command.want]
+                case ExpectWant() | ExpectFewer() | ForgetWant():
+                    self.expect(engine, command)
                 case LoadEnded():
                     engine.load_ended(command)
                 case DropPeer():
@@ -230,6 +229,17 @@ class World:
                 case unknown:
                     assert_never(unknown)
         engine.leave()
+
+    @staticmethod
+    def expect(engine: Engine, command: ExpectWant | ExpectFewer | ForgetWant) -> None:
+        match command:
+            case ExpectWant():
+                engine.expected[command.want] = command.blocks
+            case ExpectFewer():
+                if not 0 < command.blocks < len(engine.expected[command.want]):
+                    raise Violation(f"{command.blocks} fewer of {len(engine.expected[command.want])}")
+            case ForgetWant():
+                del engine.expected[command.want]
 
     # -- workers ----------------------------------------------------------------------------------------------------
 

@@ -60,6 +60,14 @@ class ExpectWant:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectFewer:
+    """So many of the want's blocks won't come, and others still may."""
+
+    want: WantId
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetWant:
     """The want's blocks are released: what the workers counted for it is of no use any more."""
 
@@ -143,6 +151,7 @@ Command: TypeAlias = (
     | PostWrite
     | WithdrawWrites
     | ExpectWant
+    | ExpectFewer
     | ForgetWant
     | LoadEnded
     | LandingCommitted

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from tandem_connector.contract.messages import Cancel, CancelAck, Missing, MissingReason, Want
 from tandem_connector.exchange.commands import (
+    ExpectFewer,
     ExpectWant,
     ForgetWant,
     LandingCommitted,
@@ -146,7 +147,10 @@ class Wanting:
         told = want.awaited.copy() if message.indices is None else {Index(index) for index in message.indices}
         if told and max(told) >= len(want.hashes):
             return False
+        fewer = len(told & want.awaited)
         self._await_no_more(want, told, now, uncertain=message.why is MissingReason.UNCERTAIN)
+        if fewer and want.awaited:
+            self._outbox.put(ExpectFewer(want.id, fewer))
         self._resolve(want, now)
         return True
 

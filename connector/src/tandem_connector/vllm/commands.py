@@ -64,6 +64,14 @@ class Expect:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectFewer:
+    """So many of the want's blocks won't come."""
+
+    want: WantId
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Don't count for this want any more."""
 

@@ -11,7 +11,7 @@ from tandem_connector.exchange import commands
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.types import Seconds, WriteEnd
 from tandem_connector.vllm.asker import Decision
-from tandem_connector.vllm.commands import DropPeer, Expect, Forget, Submit, Withdraw
+from tandem_connector.vllm.commands import DropPeer, Expect, ExpectFewer, Forget, Submit, Withdraw
 from tandem_connector.vllm.draining import Draining, DrainOrder
 from tandem_connector.vllm.loading import Loading
 from tandem_connector.vllm.measuring import Measuring
@@ -234,12 +234,8 @@ class Conduct:
                 self._orders.append(Submit((write,)))
             case commands.WithdrawWrites(jobs):
                 self._orders.append(Withdraw(jobs))
-            case commands.ExpectWant(want, peer, blocks):
-                self._ranks.expect(want)
-                self._orders.append(Expect(want, peer, len(blocks)))
-            case commands.ForgetWant(want):
-                self._ranks.forget(want)
-                self._orders.append(Forget(want))
+            case commands.ExpectWant() | commands.ExpectFewer() | commands.ForgetWant():
+                self._expect(command)
             case commands.LoadEnded():
                 self._measuring.ended(command, now)
                 self._loading.load_ended(command, now)
@@ -254,6 +250,17 @@ class Conduct:
                 self._tell_health(command, now)
             case _:
                 assert_never(command)
+
+    def _expect(self, command: commands.ExpectWant | commands.ExpectFewer | commands.ForgetWant) -> None:
+        match command:
+            case commands.ExpectWant(want, peer, blocks):
+                self._ranks.expect(want)
+                self._orders.append(Expect(want, peer, len(blocks)))
+            case commands.ExpectFewer(want, fewer):
+                self._orders.append(ExpectFewer(want, fewer))
+            case commands.ForgetWant(want):
+                self._ranks.forget(want)
+                self._orders.append(Forget(want))
 
     def _tell_health(self, command: commands.Unhealthy | commands.Healthy, now: Seconds) -> None:
         match command:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tandem_connector.contract.messages import RankMemory
 from tandem_connector.exchange.types import BlockId, EngineId, RequestId, StepId
-from tandem_connector.vllm.commands import DropPeer, Expect, Forget, Submit, Withdraw
+from tandem_connector.vllm.commands import DropPeer, Expect, ExpectFewer, Forget, Submit, Withdraw
 from tandem_connector.vllm.reports import Report
 
 
@@ -22,7 +22,7 @@ class AddPeerRanks:
     blocks: int
 
 
-Order: TypeAlias = AddPeerRanks | DropPeer | Expect | Forget | Submit | Withdraw
+Order: TypeAlias = AddPeerRanks | DropPeer | Expect | ExpectFewer | Forget | Submit | Withdraw
 
 
 @dataclass(frozen=True, slots=True)

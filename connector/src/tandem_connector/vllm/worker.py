@@ -3,6 +3,7 @@
 
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Final, assert_never
 from tandem_connector.contract.messages import RankMemory
 from tandem_connector.contract.types import EngineId
 from tandem_connector.exchange.types import WantId
-from tandem_connector.vllm.commands import DropPeer, Event, Expect, Forget, Submit, Withdraw
+from tandem_connector.vllm.commands import DropPeer, Event, Expect, ExpectFewer, Forget, Submit, Withdraw
 from tandem_connector.vllm.doorbell import BellPush, Ring
 from tandem_connector.vllm.memory import Geometry, Tensor, geometry_of
 from tandem_connector.vllm.nixl import NixlTransport
@@ -46,32 +47,44 @@ class Ringing:
     def __init__(self, engine: EngineId, clock: Callable[[], float] = time.monotonic) -> None:
         self._bell = BellPush(engine)
         self._clock = clock
+        self._counting = threading.Lock()
         self._lacking: dict[WantId, int] = {}
         self._rung = 0.0
 
     def expect(self, want: WantId, blocks: int) -> None:
         """So many blocks are to come."""
-        self._lacking[want] = blocks
+        with self._counting:
+            self._lacking[want] = blocks
+
+    def expect_fewer(self, want: WantId, blocks: int) -> None:
+        """So many of those to come will not. What has come is reported with the step that says so."""
+        with self._counting:
+            self._count(want, blocks)
 
     def forget(self, want: WantId) -> None:
         """It is over."""
-        self._lacking.pop(want, None)
+        with self._counting:
+            self._lacking.pop(want, None)
 
     def reported(self, reports: Sequence[Report]) -> None:
         """There is something to report; nothing at all: the writer has failed."""
         urgent = not reports
-        for report in reports:
-            if isinstance(report, Received):
-                lacking = self._lacking.get(report.want, 0) - len(report.indices)
-                if report.want in self._lacking:
-                    self._lacking[report.want] = lacking
-                urgent |= lacking <= 0
-            else:
-                urgent = True
+        with self._counting:
+            for report in reports:
+                if isinstance(report, Received):
+                    urgent |= self._count(report.want, len(report.indices)) <= 0
+                else:
+                    urgent = True
         now = self._clock()
         if urgent or now - self._rung >= _PROGRESS_EVERY:
             self._rung = now
             self._bell.ring(Ring.RANK)
+
+    def _count(self, want: WantId, blocks: int) -> int:
+        lacking = self._lacking.get(want, 0) - blocks
+        if want in self._lacking:
+            self._lacking[want] = lacking
+        return lacking
 
     def close(self) -> None:
         """Don't ring again."""
@@ -153,6 +166,8 @@ class WorkerSide:
             case Expect(want, peer, blocks):
                 self._ringing.expect(want, blocks)
                 self._writer.expect(want, peer, blocks)
+            case ExpectFewer(want, blocks):
+                self._ringing.expect_fewer(want, blocks)
             case Forget(want):
                 self._writer.forget(want)
                 self._ringing.forget(want)
