@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines with the resource's key exchange as those without do; who has another key, or none, is not spoken with."""
 
+from pathlib import Path
+
 import pytest
 import zmq
 
+from e2e.cluster.progress import wait_until
 from e2e.conversation import held
+from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME
 from e2e.exchange.afterwards import nothing_is_held
-from e2e.exchange.engine import BLOCK_SIZE
+from e2e.exchange.engine import BLOCK_SIZE, Engine, EngineSpec, Ports
 from e2e.exchange.numbers import value_of
 from e2e.exchange.prompts import ask
 from e2e.exchange.rogue import a_connection
@@ -15,8 +19,9 @@ from e2e.suite.exchange.conftest import CROWD, Reference
 from e2e.suite.exchange.three.conftest import Three, tell_decode
 from tandem_connector.contract.keys import ExchangeKey
 from tandem_connector.contract.messages import Cancel, Envelope, encode
-from tandem_connector.contract.types import EngineId, EngineState, WantId
+from tandem_connector.contract.types import EngineId, EngineState, Role, WantId
 from tandem_connector.vllm.keys import CurveKeys
+from tandem_connector.vllm.settings import HOST_VARIABLE
 
 
 def test_a_conversation_with_a_key_is_what_it_is_without(three: Three, reference: Reference) -> None:
@@ -64,3 +69,13 @@ def test_a_prefill_engine_that_cannot_prove_the_key_is_not_asked(three: Three, r
         assert not impostor.poll(0)
     tell_decode(three, *engines.peers_of(decode))
     nothing_is_held(three.prefill, decode, within=30.0)
+
+
+def test_without_a_key_an_engine_that_others_could_reach_does_not_start(model: Path, tmp_path: Path) -> None:
+    spec = EngineSpec(Role.DECODE, core="1", environment={HOST_VARIABLE: "0.0.0.0"})
+    engine = Engine("open", spec, build_environment(), model, tmp_path, ports=Ports.free())
+    try:
+        wait_until("the engine to end", lambda: not engine.alive, 180.0, every=0.5)
+    finally:
+        engine.stop()
+    assert "the exchange may not listen on 0.0.0.0" in engine.log.read_text(errors="replace")
