@@ -34,9 +34,8 @@ from tandem_connector.vllm.status import StatusFile
 from tandem_connector.vllm.steps import Progress, Scheduled, Steps
 from tandem_connector.vllm.surroundings import Surroundings, seal_of
 from tandem_connector.vllm.turns import Turn
+from tandem_connector.vllm.waits import Waits
 
-_SHORT_WAIT: Final = 0.003
-"""Sleep in an empty step, in seconds, when not all requests wait for peers."""
 _TALLY_EVERY: Final = 0.25
 """Seconds between two counts of the tokens that wait to be computed."""
 
@@ -81,6 +80,7 @@ class SchedulerSide:
         self._steps = Steps(block_size)
         self._step = StepId(0)
         self._overlap = Overlap()
+        self._waits = Waits()
         self._requests: dict[RequestId, Any] = {}
         self._tallied = 0.0
         self._meter = Meter()
@@ -171,6 +171,7 @@ class SchedulerSide:
     def on_new_request(self, request: Any) -> None:
         """A request reached the scheduler."""
         self._ask(request)
+        self._waits.happened()
         name, now = RequestId(request.request_id), _now()
         # What was offered before the request came may be what it lacks: no longer in time when it is scheduled.
         self._conduct.take_news(now)
@@ -246,10 +247,14 @@ class SchedulerSide:
         computes, tells = output.total_num_scheduled_tokens > 0, False
         if not computes and not output.finished_req_ids:
             with self._surroundings.resting():
-                tells = Ring.RANK in self._sleep()
+                rung = self._sleep()
+            tells = Ring.RANK in rung
+            if rung:
+                self._waits.happened()
         now = _now()
         fresh = self._steps.scheduled(self._scheduled(output), self._blocks_of)
         if computes:
+            self._waits.happened()
             self._measuring.scheduled(self._step, self._steps.prompt_tokens, now)
         self._filled(fresh)
         self._turn(now)
@@ -268,9 +273,8 @@ class SchedulerSide:
 
         What only concerns peers is done here, and the ranks sleep on.
         """
-        # Others wait for something of vLLM's own (a grammar, free blocks), for which it looks at every step.
         all_wait = all(self._loading.waits(request) for request in self._requests)
-        until = _now() + (self._idle_wait if all_wait else min(self._idle_wait, _SHORT_WAIT))
+        until = _now() + (self._idle_wait if all_wait else min(self._idle_wait, self._waits.take()))
         while self._overlap.may_sleep and not (self._conduct.has_orders or self._loading.has_finished):
             due = self._next_due()
             now = _now()
@@ -281,6 +285,7 @@ class SchedulerSide:
                 if rung - {Ring.NEWS}:
                     return rung
             if self._turn(_now()):
+                self._waits.happened()
                 break
         return frozenset()
 
