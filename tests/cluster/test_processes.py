@@ -4,6 +4,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -127,3 +128,18 @@ def test_what_does_not_end_is_named(state: Path, monkeypatch: pytest.MonkeyPatch
         processes.end(state, timeout=0)
 
     monkeypatch.undo()
+
+
+def test_a_process_whose_program_is_still_being_read_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "exe").symlink_to("/usr/bin/anything")
+    environment = tmp_path / "environ"
+    environment.touch()
+    begins = threading.Timer(0.1, lambda: environment.write_bytes(b"A=1\0"))
+    begins.start()
+    assert processes.environment_of(tmp_path, within=20.0) == b"A=1\0"
+    begins.join()
+
+
+def test_what_has_no_program_has_no_environment(tmp_path: Path) -> None:
+    (tmp_path / "environ").touch()
+    assert processes.environment_of(tmp_path, within=20.0) == b""

@@ -21,6 +21,8 @@ STATE_MARK = "TANDEM_CLUSTER_STATE"
 NAME_MARK = "TANDEM_CLUSTER_PROCESS"
 
 _PROC = Path("/proc")
+_BEGINS_WITHIN = 0.5
+"""Seconds that a program may take to be read from a slow disk before its process has an environment."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,28 @@ def _read_environments() -> Iterator[tuple[int, bytes]]:
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
             try:
-                yield int(entry.name), (entry / "environ").read_bytes()
+                yield int(entry.name), environment_of(entry)
             except OSError:
                 continue  # Ended meanwhile, or another user's.
+
+
+def environment_of(process: Path, within: float = _BEGINS_WITHIN) -> bytes:
+    """The environment in a process's folder below /proc, as the kernel has it.
+
+    A process that is just being replaced by another program (execve) has none for as long as the program's file takes to
+    be read, and must not be taken for one that has ended. Kernel threads and the dead have neither that nor a program.
+
+    Raises:
+        OSError: it has ended, or is another user's.
+    """
+    deadline = time.monotonic() + within
+    while not (environment := (process / "environ").read_bytes()) and time.monotonic() < deadline:
+        try:
+            (process / "exe").readlink()
+        except OSError:
+            break
+        time.sleep(0.002)
+    return environment
 
 
 def _find(state: Path, environments: Iterable[tuple[int, bytes]]) -> Iterator[Process]:
