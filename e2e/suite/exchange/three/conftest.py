@@ -22,7 +22,11 @@ from tandem_connector.vllm.keys import CurveKeys, load_keys
 
 PATIENCE = 3.0
 """Seconds, besides 10 ms for each token, for which decode waits for a prefill engine that shows no progress."""
-SMALL_POOL = ("--num-gpu-blocks-override", "90", "--max-model-len", "2048")
+LENGTH = ("--max-model-len", "2048")
+SMALL_POOL = ("--num-gpu-blocks-override", "90", *LENGTH)
+"""For prefill: four of a crowd fit."""
+MIDDLE_POOL = ("--num-gpu-blocks-override", "200", *LENGTH)
+"""For decode, which lets peers write into all but what its longest request may need. A crowd fits until its answers have grown."""
 IN_TURNS = ("--max-num-batched-tokens", "512", "--long-prefill-token-threshold", "64")
 """Chunks of several prompts go into one step, so that more are begun than there are blocks for."""
 EXTRA = {**EVERY_PREFILL, "rest": 1.0, "patience": PATIENCE, "quarantine_share": 0.5}
@@ -48,11 +52,13 @@ def three(reference: Reference, model: Path, tmp_path_factory: pytest.TempPathFa
     key.write_text(ExchangeKey.generate().to_file())
 
     def spec(role: Role, core: str, *arguments: str) -> EngineSpec:
-        return EngineSpec(role, core, (*SMALL_POOL, *arguments), EXTRA, {KEYS_FILE: str(key)}, module=MODULE)
+        return EngineSpec(role, core, arguments, EXTRA, {KEYS_FILE: str(key)}, module=MODULE)
 
     with running(build_environment(), model, folder) as engines:
         engines.start(
-            prefill=spec(Role.PREFILL, "0", *IN_TURNS), decode=spec(Role.DECODE, "1"), other=spec(Role.DECODE, "1")
+            prefill=spec(Role.PREFILL, "0", *SMALL_POOL, *IN_TURNS),
+            decode=spec(Role.DECODE, "1", *MIDDLE_POOL),
+            other=spec(Role.DECODE, "1", *MIDDLE_POOL),
         )
         engines.wait_for_connections()
         yield Three(engines, model, load_keys(key))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More is asked than either pool has blocks for, requests are aborted in every state, caches are reset under their wants."""
+"""More is asked than the pools have blocks for, requests are aborted in every state, caches are reset under their wants."""
 
 import random
 import time
@@ -22,17 +22,16 @@ def preemptions(engine: Engine) -> float:
     return value_of(engine.metrics(), "vllm:num_preemptions_total")
 
 
-def test_a_crowd_that_fits_neither_pool_is_answered_though_requests_are_preempted(
+def test_a_crowd_that_does_not_fit_is_answered_though_requests_are_preempted_at_prefill(
     three: Three, reference: Reference
 ) -> None:
     prefill, decode = three.prefill, three.decode
     nothing_is_held(prefill, decode, within=SETTLES_WITHIN)
-    before = preemptions(prefill), preemptions(decode)
+    before = preemptions(prefill)
     answers = ask_at_once(decode, [prompt.ids(three.model) for prompt in CROWD], output=CROWD_OUTPUT)
     assert [answer.text for answer in answers] == [reference.crowd[prompt] for prompt in CROWD]
     assert sum("forward" in answer.account["received"] for answer in answers) > 0
-    assert preemptions(prefill) > before[0], "no request that produces was preempted"
-    assert preemptions(decode) > before[1], "no request that had waited was preempted"
+    assert preemptions(prefill) > before, "no request that produces was preempted"
     nothing_is_held(prefill, decode, within=SETTLES_WITHIN)
 
 
