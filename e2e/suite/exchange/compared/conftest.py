@@ -11,10 +11,10 @@ import pytest
 from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME
 from e2e.exchange.afterwards import nothing_is_held
-from e2e.exchange.engines import Engine, Engines, EngineSpec, running
+from e2e.exchange.engines import Engine, EngineSpec, running
 from e2e.exchange.front import Front
 from e2e.exchange.prompts import OUTPUT, Answer, Prompt, ask
-from e2e.suite.exchange.conftest import EVERY_PREFILL
+from e2e.suite.exchange.conftest import EVERY_PREFILL, Pair
 from tandem_connector.contract.types import Role
 
 SOON, LATER = 0.5, 4.0
@@ -24,22 +24,12 @@ SPARE = {**EVERY_PREFILL, "silent_after": 5.0}
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The engines, and what the plain one said."""
+class Compared(Pair):
+    """A pair, the engines beside it, and what the plain one said."""
 
-    engines: Engines
-    model: Path
     front: Front
     """Where decode finds prefill's HTTP server."""
     _plain_texts: dict[tuple[tuple[int, ...], int], str] = field(default_factory=dict)
-
-    @property
-    def prefill(self) -> Engine:
-        return self.engines["prefill"]
-
-    @property
-    def decode(self) -> Engine:
-        return self.engines["decode"]
 
     @property
     def second(self) -> Engine:
