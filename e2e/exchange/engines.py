@@ -10,7 +10,7 @@ from e2e.cluster.progress import wait_until
 from e2e.engine.environment import EngineEnvironment
 from e2e.exchange.engine import BLOCK_SIZE, Engine, EngineSpec, Ports
 from tandem_connector.contract.peers import Drain, Peer, PeerTable
-from tandem_connector.contract.types import EngineState, Generation
+from tandem_connector.contract.types import EngineState, Generation, pod_of
 
 START_WITHIN: Final = 300.0
 """Seconds."""
@@ -69,10 +69,10 @@ class Engines:
         drains = {name: Drain(successor=self._engines[successor].id) for name, successor in successors.items()}
         self._tell(drains, dict.fromkeys(successors, EngineState.DRAINING))
 
-    def tell_one(self, engine: Engine, peers: Sequence[Peer]) -> None:
-        """Write the peer table of one engine anew: these are its peers."""
+    def tell_one(self, engine: Engine, peers: Sequence[Peer], gone: Iterable[str] = ()) -> None:
+        """Write the peer table of one engine anew: these are its peers, and these pods are gone."""
         self._generation += 1
-        self._write(engine, peers)
+        engine.put_table(PeerTable.of(self.generation, tuple(peers), gone=gone).to_annotation())
 
     def _tell(self, drains: Mapping[str, Drain], states: Mapping[str, EngineState | None]) -> None:
         self._generation += 1
@@ -81,7 +81,12 @@ class Engines:
                 self._write(engine, self.peers_of(engine, **states), drains.get(name))
 
     def _write(self, engine: Engine, peers: Sequence[Peer], drain: Drain | None = None) -> None:
-        engine.put_table(PeerTable.of(self.generation, tuple(peers), drain).to_annotation())
+        engine.put_table(self.table_of(peers, drain).to_annotation())
+
+    def table_of(self, peers: Sequence[Peer], drain: Drain | None = None) -> PeerTable:
+        """A table of these peers, of the present generation. Engines that don't run are gone."""
+        gone = {pod_of(engine.id) for engine in self._engines.values() if engine.spec.role is not None and not engine.alive}
+        return PeerTable.of(self.generation, tuple(peers), drain, sorted(gone - {pod_of(peer.engine) for peer in peers}))
 
     def tell_only(self, engine: Engine, *peers: Peer) -> None:
         """Write the peer table of this engine anew: these, and nobody else."""

@@ -162,7 +162,7 @@ class Fleet:
     def table(self, name: str) -> PeerTable:
         """The one that this engine should have."""
         peers = self._engines.peers_of(self._engines[name], **self._told)
-        return PeerTable.of(self._engines.generation, peers)
+        return self._engines.table_of(peers)
 
     def knows_its_table(self, name: str) -> bool:
         """Whether the engine has read the table that it should have: before, it may well take another one."""

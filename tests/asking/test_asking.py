@@ -174,16 +174,29 @@ def test_a_conversation_whose_p_vanished_goes_elsewhere() -> None:
     assert decode.asking.tally.calls[How.CONTINUITY] == 0
 
 
-def test_a_p_that_vanished_is_not_known_to_have_anything_when_it_comes_back() -> None:
+def test_a_p_that_ended_is_not_known_to_have_anything_any_more() -> None:
     decode = Decode().with_peers(A).gets(an_arrival("one"))
     decode.answered(decode.only(StartCall).call).ends("one")
 
     decode.asking.table([], decode.now)
+    decode.asking.peer_gone(A, decode.now)
     decode.asking.table([a_peer(A)], decode.now)
     decode.commands()
 
     decode.gets(an_arrival("two", tokens=1_200), held_blocks=68)
     assert decode.commands() == [ComputeLocally(RequestId("two"), LocalReason.FEW_MISSING, None)]
+
+
+def test_a_p_that_is_listed_again_is_known_to_have_what_it_had() -> None:
+    decode = Decode().with_peers(A, B).gets(an_arrival("one"))
+    first = decode.only(StartCall)
+    decode.answered(first.call).ends("one")
+
+    decode.asking.table([], decode.now)
+    decode.asking.table([a_peer(A), a_peer(B)], decode.now)
+
+    assert decode.gets(an_arrival("two", tokens=1_500)).only(StartCall).engine == first.engine
+    assert decode.asking.tally.calls[How.CONTINUITY] == 1
 
 
 def test_a_turn_that_is_computed_here_names_the_p_of_its_conversation_and_keeps_it() -> None:
@@ -211,11 +224,24 @@ def test_a_draining_p_ends_what_it_does_and_gets_nothing_new() -> None:
     assert decode.only(Prefilled).request == "one"
 
 
-def test_a_p_that_leaves_the_table_amid_a_call_is_replaced() -> None:
+def test_a_p_that_leaves_the_table_amid_a_call_brings_it_to_its_end() -> None:
+    decode = Decode().with_peers(A).gets(an_arrival("one"))
+    call = decode.only(StartCall).call
+
+    decode.asking.table([], decode.now)
+
+    assert decode.commands() == []
+    assert decode.gets(an_arrival("two", chain="y")).take(StartCall) == []
+    decode.answered(call)
+    assert decode.only(Prefilled).request == "one"
+
+
+def test_a_p_that_ends_amid_a_call_is_replaced() -> None:
     decode = Decode().with_peers(A).gets(an_arrival())
     call = decode.only(StartCall).call
 
     decode.asking.table([], decode.now)
+    decode.asking.peer_gone(A, decode.now)
 
     assert decode.commands() == [CancelCall(call), ComputeLocally(R, LocalReason.ALL_FAILED, None)]
 

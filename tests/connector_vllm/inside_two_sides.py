@@ -91,10 +91,10 @@ class Engine:
         hello = Hello(VERSION, like, BLOCKS, (rank.memory,), answer=True, publishes=publishes)
         self.side.start(hello, block_bytes=rank.block_bytes, idle_wait=0.01, model="m")
 
-    def told(self, *peers: Peer, drain: Drain | None = None) -> None:
+    def told(self, *peers: Peer, drain: Drain | None = None, gone: tuple[str, ...] = ()) -> None:
         self._generation += 1
         fresh = self._table.with_suffix(".new")
-        fresh.write_text(PeerTable.of(Generation(self._generation), peers, drain).to_annotation())
+        fresh.write_text(PeerTable.of(Generation(self._generation), peers, drain, gone).to_annotation())
         fresh.replace(self._table)
 
     def step(self) -> None:
@@ -114,6 +114,12 @@ class Engine:
     def content(self, block_hash: BlockHash) -> Any:
         block = self.pool.lookup(block_hash)
         return None if block is None else self.memory[block].tolist()
+
+    @property
+    def writes_to(self) -> int:
+        """Peers that its rank has a connection to."""
+        counts = self._rank._writer.counts
+        return counts.peers_added - counts.peers_dropped
 
     def wants(self, hashes: tuple[BlockHash, ...], peer: EngineId) -> None:
         """A request of it waits for what the peer is to compute."""
@@ -207,6 +213,43 @@ def an_engine_that_ends_is_done_when_both_sides_have_all_their_blocks_back() -> 
     assert other.exchange.tally.wants_ended[Purpose.FORWARD, EndReason.MISSING] == 2
     one.close()
     other.close()
+
+
+def what_was_begun_with_a_peer_that_parts_is_ended_and_both_begin_anew_when_it_returns() -> None:
+    one, other = acquainted()
+    begun, next_ = chain("begun", 3), chain("next", 3)
+    one.wants(begun, other.id)
+    until("it is served", lambda: other.exchange.gauges().wants_served == 1, one, other)
+    for engine in (one, other):
+        engine.told()
+    until("they part", lambda: not (one.exchange.reaches(other.id) or other.exchange.reaches(one.id)), one, other)
+    other.caches(begun)
+    other.exchange.tick(Seconds(time.monotonic() + 5.0))
+    until("it has what it waited for", lambda: one.exchange.gauges().wants_open == 0, one, other)
+    assert one.exchange.tally.wants_ended[Purpose.FORWARD, EndReason.COMPLETE] == 1
+    until("the ranks part", lambda: one.writes_to == 0 == other.writes_to, one, other)
+    one.told(other.peer)
+    other.told(one.peer)
+    until("they meet", lambda: one.exchange.reaches(other.id) and other.exchange.reaches(one.id), one, other)
+    other.caches(next_)
+    one.wants(next_, other.id)
+    until("it has that too", lambda: one.exchange.gauges().wants_open == 0, one, other)
+    assert one.exchange.tally.blocks_received[Purpose.FORWARD] == len(begun) + len(next_)
+    for engine in (one, other):
+        assert engine.pool.free_blocks == BLOCKS - 1
+        engine.close()
+
+
+def blocks_are_kept_from_a_peer_that_parted_without_a_word_until_its_pod_is_said_to_be_gone() -> None:
+    one, other = acquainted()
+    one.wants(chain("never", 3), other.id)
+    until("it is served", lambda: other.exchange.gauges().wants_served == 1, one, other)
+    other.close()
+    one.told()
+    until("it is silent", lambda: one.exchange.gauges().blocks_quarantined == 3, one)
+    one.told(gone=("other",))
+    until("all is back", lambda: one.pool.free_blocks == BLOCKS - 1, one)
+    one.close()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ CHECKS = (
     "what_a_draining_engine_holds_is_at_its_successor_before_it_says_that_it_is_drained",
     "what_moves_is_published_by_the_successor_as_if_it_had_been_computed_there",
     "an_engine_that_ends_is_done_when_both_sides_have_all_their_blocks_back",
+    "what_was_begun_with_a_peer_that_parts_is_ended_and_both_begin_anew_when_it_returns",
+    "blocks_are_kept_from_a_peer_that_parted_without_a_word_until_its_pod_is_said_to_be_gone",
 )
 
 

@@ -225,6 +225,26 @@ class ExchangeMachine(RuleBasedStateMachine):
         else:
             self.world.pass_time(seconds)
 
+    @rule(number=any_number, other=any_number, sure=rarely)
+    def part(self, number: int, other: int, *, sure: bool) -> None:
+        """One of two hears that they are peers no more."""
+        engine = self.engine(number)
+        if engine is not None and sure:
+            others = [place for place in self.world.places if place is not engine]
+            self.world.part(engine, others[other % len(others)])
+
+    @rule(which=any_number)
+    @precondition(lambda self: any(engine.parted for engine in self.world.places))
+    def join_again(self, which: int) -> None:
+        pairs = [
+            (engine, other)
+            for engine in self.world.places
+            for other in self.world.places
+            if other.id in engine.parted and not engine.frozen
+        ]
+        if pairs:
+            self.world.join_again(*pairs[which % len(pairs)])
+
     @rule(number=any_number, sure=rarely)
     def freeze(self, number: int, *, sure: bool) -> None:
         engine = self.engine(number)

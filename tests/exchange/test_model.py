@@ -13,6 +13,7 @@ from e2e.exchange.unsafe import ExchangeWithoutQuarantine
 from tandem_connector.exchange.availability import Fresh
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.own_want import OwnWant
+from tandem_connector.exchange.peers import Peers
 from tandem_connector.exchange.posting import Posting
 from tandem_connector.exchange.serving import Serving
 from tandem_connector.exchange.tombstones import Tombstones
@@ -78,6 +79,13 @@ def test_if_peers_were_not_told_of_an_engines_end_the_same_walk_finds_what_it_le
 ) -> None:
     monkeypatch.setattr(Serving, "refuse", lambda self, why, now: None)
     assert_found("the end of .* leaves blocks in quarantine")
+
+
+def test_if_the_wants_of_parted_peers_were_served_the_same_walk_finds_a_write_without_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Peers, "has_parted", lambda self, engine: False)
+    assert_found("to which it is not connected")
 
 
 class UnpinningPool(ToyPool):

@@ -102,6 +102,9 @@ class Engine:
         self.frozen = False
         self.thawed_at = now
         self.healthy = True
+        self.parted: set[EngineId] = set()
+        self.unranked: set[EngineId] = set()
+        """Of these, those that the workers have no connection to any more."""
 
     # -- requests ---------------------------------------------------------------------------------------------------
 

@@ -127,6 +127,18 @@ class World:
                 engine.exchange.peer_gone(dead.id, self.now)
                 self.act(engine)
 
+    def part(self, engine: Engine, other: Engine) -> None:
+        """The topology doesn't have these two work together any more; only one of them has heard so."""
+        engine.exchange.peer_parted(other.id)
+        engine.parted.add(other.id)
+        self.act(engine)
+
+    def join_again(self, engine: Engine, other: Engine) -> None:
+        engine.parted.discard(other.id)
+        engine.unranked.discard(other.id)
+        engine.exchange.peer_returned(other.id)
+        self.act(engine)
+
     def freeze(self, engine: Engine) -> None:
         engine.frozen = True
 
@@ -209,8 +221,12 @@ class World:
         for command in engine.exchange.commands():
             match command:
                 case Send():
+                    if isinstance(command.message, Want) and command.peer in engine.parted:
+                        raise Violation(f"{engine.id} wants of {command.peer}, which has parted")
                     self.send(Envelope(engine.id, command.peer, command.message))
                 case PostWrite():
+                    if command.write.peer in engine.unranked:
+                        raise Violation(f"a write of {engine.id} to {command.write.peer}, to which it is not connected")
                     engine.jobs.append(command.write)
                 case WithdrawWrites():
                     for write in [write for write in engine.jobs if write.job in command.jobs]:
@@ -229,6 +245,7 @@ class World:
                 case unknown:
                     assert_never(unknown)
         engine.leave()
+        engine.unranked.update(peer for peer in engine.parted if engine.exchange.has_settled_with(peer))
 
     @staticmethod
     def expect(engine: Engine, command: ExpectWant | ExpectFewer | ForgetWant) -> None:

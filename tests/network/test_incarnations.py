@@ -76,10 +76,19 @@ def test_an_answer_of_an_engine_that_is_not_listed_any_more_changes_nothing() ->
     assert incarnations.greeted() == {}
 
 
-def test_an_engine_that_comes_back_is_greeted_by_the_tables_name_again() -> None:
+def test_an_engine_that_is_listed_again_is_known_by_its_own_name_and_asked_for_it_again() -> None:
     incarnations = listing(LISTED)
     incarnations.answered(LISTED, FIRST)
     incarnations.table([])
+    incarnations.table([a_peer(LISTED)])
+    assert set(incarnations.greeted()) == {LISTED, FIRST}
+    assert names(incarnations) == [FIRST]
+
+
+def test_an_engine_whose_pod_is_gone_is_not_known_any_more() -> None:
+    incarnations = listing(LISTED)
+    incarnations.answered(LISTED, FIRST)
+    incarnations.table([], gone=[POD])
     incarnations.table([a_peer(LISTED)])
     assert list(incarnations.greeted()) == [LISTED]
 

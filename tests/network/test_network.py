@@ -302,6 +302,24 @@ def test_a_removed_peer_is_forgotten_and_may_return(stage: Stage) -> None:
     other.receives(Cancel(WantId(1)))
 
 
+def test_a_peer_that_is_kept_goes_on_being_heard_and_answered(stage: Stage) -> None:
+    one, other = stage.pair()
+    one.network.set_peers({}, kept=[other.name])
+    other.network.send(one.name, Cancel(WantId(1)))
+    one.receives(Cancel(WantId(1)))
+    one.network.send(other.name, Cancel(WantId(2)))
+    other.receives(Cancel(WantId(2)))
+
+
+def test_an_engine_that_has_not_answered_is_not_kept(stage: Stage) -> None:
+    one = stage.engine("one")
+    absent = EngineId("absent")
+    one.network.set_peers({absent: Endpoint("127.0.0.1", 1)})
+    one.until(lambda: absent in one.network.stages())
+    one.network.set_peers({}, kept=[absent])
+    one.until(lambda: absent not in one.network.stages())
+
+
 def test_without_keys_only_loopback_is_listened_on_and_connected_to(stage: Stage) -> None:
     with pytest.raises(ListenError, match=r"may not listen on 0\.0\.0\.0:\* without keys.*mount the resource's key"):
         stage.engine("open", at=Endpoint("0.0.0.0", 0))

@@ -80,11 +80,14 @@ class Asking:
     # -- peers ------------------------------------------------------------------------------------------------------
 
     def table(self, peers: Iterable[Peer], now: Seconds) -> None:
-        """A new peer table holds. An engine that isn't in it is gone for certain; one that drains ends what it does."""
-        for engine in self._prefillers.replace(peers):
-            self._continuity.forget(engine)
-            self._attempts.peer_lost(engine, now)
+        """A new peer table holds. An engine that isn't in it, or drains, ends what it was asked for, and is asked no more."""
+        self._prefillers.replace(peers)
         self._follow(now)
+
+    def peer_gone(self, engine: EngineId, now: Seconds) -> None:
+        """Its process has ended for certain."""
+        self._continuity.forget(engine)
+        self.peer_unreachable(engine, now)
 
     def drain(self, *, drains: bool) -> None:
         """Whether this engine is to end: then it computes new requests itself. Those that were asked for go on."""
@@ -95,7 +98,7 @@ class Asking:
         self._prefillers.reachable(engine)
 
     def peer_unreachable(self, engine: EngineId, now: Seconds) -> None:
-        """It is silent, or its connection was closed; also to be told of an engine that has left the table."""
+        """It is silent, or its connection was closed."""
         self._prefillers.unreachable(engine)
         self._attempts.peer_lost(engine, now)
         self._follow(now)

@@ -28,15 +28,13 @@ class Prefillers:
         self._loads: dict[EngineId, _Load] = {}
         self._rests_until: dict[EngineId, Seconds] = {}
 
-    def replace(self, peers: Iterable[Peer]) -> tuple[EngineId, ...]:
-        """A new peer table holds; those that have left it are returned."""
+    def replace(self, peers: Iterable[Peer]) -> None:
+        """A new peer table holds."""
         table = {peer.engine: peer for peer in peers if peer.role is Role.PREFILL}
-        vanished = tuple(engine for engine in self._table if engine not in table)
-        self._table = table
-        for engine in vanished:
+        for engine in self._table.keys() - table.keys():
             self._loads.pop(engine, None)
             self._rests_until.pop(engine, None)
-        return vanished
+        self._table = table
 
     def reachable(self, engine: EngineId) -> None:
         """The engine is connected, and alive; it may be so before the table names it, and after."""

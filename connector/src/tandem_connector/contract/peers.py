@@ -4,23 +4,27 @@
 These are engines of the other pool, and while one drains, it and its successor, which are of the same pool: each is in the
 other's table. Nobody asks for a prefill from an engine of its own pool, or offers it what a turn computed.
 
-Whoever was in a table leaves it only when its pod is gone: engines take that for the end of its process, and use blocks again that
-it might have written into. A successor, for one, stays in when it isn't needed after all.
+An engine that leaves the table and lives has *parted*: what was begun with it is brought to its end, nothing new is begun, and it may
+be listed again. That its pod is gone is said by name (`PeerTable.gone`), because blocks that its process might still have written into
+are used again then.
 
 The table is written as the annotation `tandem.dev/peers` on the engine's pod and read from a downward-API file, so an
 engine needs no access to the Kubernetes API. A table is whole (never a difference) and fenced by its generation.
 """
 
 import hashlib
-from typing import Annotated, Self
+from collections.abc import Iterable
+from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from tandem_connector.contract.types import EngineId, EngineState, Generation, Role
+from tandem_connector.contract.types import EngineId, EngineState, Generation, Role, pod_of
 
 TABLE_VERSION = 1
 """Version of the table's form. An engine refuses a table of another version and keeps the one it has."""
+MAX_GONE: Final = 255
+"""Most pods that a table names as gone: as many as an engine may have peers at one time."""
 
 
 class _Frozen(BaseModel):
@@ -90,6 +94,15 @@ class PeerTable(_Frozen):
     peers: tuple[Peer, ...]
     drain: Drain | None = None
     """The engine whose table this is drains: it takes no new work from peers, and ends when it has nothing left to do."""
+    gone: Annotated[tuple[str, ...], Field(max_length=MAX_GONE)] = ()
+    """UIDs of pods whose engines were peers, and that exist no more: their processes have ended for certain."""
+
+    @model_validator(mode="after")
+    def _lists_no_pod_as_gone_too(self) -> Self:
+        both = {pod_of(peer.engine) for peer in self.peers} & set(self.gone)
+        if both:
+            raise ValueError(f"the pod {min(both)} is gone, and an engine of it is among the peers")
+        return self
 
     @model_validator(mode="after")
     def _knows_the_successor(self) -> Self:
@@ -99,16 +112,23 @@ class PeerTable(_Frozen):
         return self
 
     @classmethod
-    def of(cls, generation: Generation, peers: tuple[Peer, ...], drain: Drain | None = None) -> Self:
-        """A table of these peers, in a fixed order, with its digest."""
-        ordered = tuple(sorted(peers, key=lambda peer: peer.engine))
-        return cls(generation=generation, digest=cls.digest_of(ordered, drain), peers=ordered, drain=drain)
+    def of(
+        cls,
+        generation: Generation,
+        peers: tuple[Peer, ...],
+        drain: Drain | None = None,
+        gone: Iterable[str] = (),
+    ) -> Self:
+        """A table of these peers, in a fixed order, with its digest; of `gone` the last `MAX_GONE`, in the order given."""
+        ordered, ended = tuple(sorted(peers, key=lambda peer: peer.engine)), tuple(gone)[-MAX_GONE:]
+        digest = cls.digest_of(ordered, drain, ended)
+        return cls(generation=generation, digest=digest, peers=ordered, drain=drain, gone=ended)
 
     @staticmethod
-    def digest_of(peers: tuple[Peer, ...], drain: Drain | None = None) -> str:
-        """16 hexadecimal digits of SHA-256 over the peers in the order of their engine ids, and what is to be drained."""
+    def digest_of(peers: tuple[Peer, ...], drain: Drain | None = None, gone: tuple[str, ...] = ()) -> str:
+        """16 hexadecimal digits of SHA-256 over the peers in the order of their engine ids, what is to be drained, and who is gone."""
         said = [*sorted(peers, key=lambda peer: peer.engine), *([drain] if drain is not None else [])]
-        content = "\n".join(each.model_dump_json(by_alias=True) for each in said)
+        content = "\n".join([*(each.model_dump_json(by_alias=True) for each in said), *gone])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def to_annotation(self) -> str:

@@ -112,12 +112,22 @@ class Exchange:
         if self._peers.set(peer, PeerState.ALIVE):
             self._wanting.peer_back(peer, now)
 
+    def peer_parted(self, peer: EngineId) -> None:
+        """The peer lives, and is not to be worked with any more: what was begun goes on to its end, and nothing new begins."""
+        if self._peers.part(peer, parted=True):
+            self._offering.peer_lost(peer)
+            self._moving.peer_lost(peer)
+
+    def peer_returned(self, peer: EngineId) -> None:
+        """The peer that had parted is to be worked with again."""
+        self._peers.part(peer, parted=False)
+
     def peer_gone(self, peer: EngineId, now: Seconds) -> None:
         """The incarnation has ended for certain: its pod is gone, or another one has its address."""
         if self._peers.end(peer, now):
             self._wanting.peer_gone(peer, now)
             self._serving.peer_gone(peer, now)
-            self._offering.peer_gone(peer)
+            self._offering.peer_lost(peer)
             self._moving.peer_lost(peer)
 
     def receive(self, envelope: Envelope, now: Seconds) -> None:
@@ -153,7 +163,7 @@ class Exchange:
             case CancelAck() as acknowledgement:
                 self._wanting.acknowledged(sender, acknowledgement, now)
             case Offer() as offer:
-                return self._offered(sender, peer, offer, now)
+                return self._offered(sender, offer, now)
             case Took(offer_id, left):
                 self._moving.took(sender, offer_id, left, now)
             case Query() as query:
@@ -166,13 +176,13 @@ class Exchange:
                 assert_never(unknown)
         return None
 
-    def _offered(self, sender: EngineId, peer: Peer, offer: Offer, now: Seconds) -> str | None:
+    def _offered(self, sender: EngineId, offer: Offer, now: Seconds) -> str | None:
         why = derivations_flaw(offer, self._shared.settings.block_size)
         if why is not None:
             return f"offer {offer.offer}: {why}"
         ends = self._stopping or self._draining
         left = len(offer.hashes)
-        if not (ends or self._wanting.quarantine.full) and peer.state is PeerState.ALIVE:
+        if not (ends or self._wanting.quarantine.full) and self._peers.works_with(sender):
             left = take_offer(sender, offer, self._shared, self._wanting, now)
         if offer.purpose is Purpose.MOVE:
             self._outbox.put(Send(sender, Took(offer.offer, left)))
@@ -188,9 +198,9 @@ class Exchange:
 
         Returns:
             The want's name: one `LoadEnded` will tell of its end. Or None if nothing was asked, because the peer doesn't
-            answer or too many blocks are in quarantine.
+            answer, has parted, or too many blocks are in quarantine.
         """
-        if self._stopping or self._wanting.quarantine.full or self._peers.state(peer) is not PeerState.ALIVE:
+        if self._stopping or self._wanting.quarantine.full or not self._peers.works_with(peer):
             self.tally.wants_ended[load.purpose, EndReason.REFUSED] += 1
             return None
         self._shared.pool.pin(load.blocks)
@@ -250,7 +260,7 @@ class Exchange:
 
     def offer(self, peer: EngineId, run: OfferedRun) -> None:
         """Offer these blocks to a peer, once, for it to take what it lacks."""
-        if run.hashes and self._peers.state(peer) is PeerState.ALIVE:
+        if run.hashes and self._peers.works_with(peer):
             self._offering.offer(peer, Purpose.REVERSE_PUSH, run)
 
     def move(self, successor: EngineId, runs: Iterable[OfferedRun], now: Seconds) -> None:
@@ -315,8 +325,12 @@ class Exchange:
         return self._serving.writing or self._serving.lingering or wants > 0
 
     def reaches(self, peer: EngineId) -> bool:
-        """Whether the peer is connected and answers."""
-        return self._peers.state(peer) is PeerState.ALIVE
+        """Whether the peer is connected and answers, and has not parted."""
+        return self._peers.works_with(peer)
+
+    def has_settled_with(self, peer: EngineId) -> bool:
+        """Nothing is written to the peer or by it, nor will be unless something new begins."""
+        return not (self._wanting.holds_of(peer) or self._serving.serves(peer))
 
     @property
     def at_rest(self) -> bool:

@@ -9,7 +9,6 @@ from itertools import groupby
 from tandem_connector.contract.types import OfferId
 from tandem_connector.exchange.commands import MoveEnded
 from tandem_connector.exchange.offering import Offering
-from tandem_connector.exchange.peers import PeerState
 from tandem_connector.exchange.served_want import ServedWant
 from tandem_connector.exchange.shared import Shared
 from tandem_connector.exchange.timers import Timers
@@ -63,7 +62,7 @@ class Moving:
     def start(self, successor: EngineId, runs: Iterable[OfferedRun], now: Seconds) -> None:
         """Offer these, the first ones first, after what is being offered to this successor already."""
         peer = self._peers.of(successor)
-        if peer is None or peer.state is not PeerState.ALIVE:
+        if peer is None or not self._peers.works_with(successor):
             self._outbox.put(MoveEnded(successor, 0, 0))
             return
         most = min(self._settings.move_batch, self._offering.most(successor))
@@ -152,7 +151,7 @@ class Moving:
             self._end(successor)
 
     def peer_lost(self, peer: EngineId) -> None:
-        """The successor is silent or gone: the move ends with what was moved."""
+        """The successor is silent, gone, or has parted: the move ends with what was moved."""
         self._end(peer)
 
     def stop(self) -> None:

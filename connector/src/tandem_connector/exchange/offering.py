@@ -82,7 +82,7 @@ class Offering:
         receiver = self._peers.of(peer)
         return receiver is not None and receiver.publishes
 
-    def peer_gone(self, peer: EngineId) -> None:
+    def peer_lost(self, peer: EngineId) -> None:
         """Nothing more is offered to this peer."""
         for request in [request for request, computed in self._requests.items() if computed.peer == peer]:
             del self._requests[request]

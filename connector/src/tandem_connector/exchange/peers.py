@@ -30,6 +30,8 @@ class Peer:
     publishes: bool = False
     """It publishes KV events."""
     state: PeerState = PeerState.ALIVE
+    parted: bool = False
+    """It lives, and is no peer any more: what was begun with it is brought to its end, nothing new is begun."""
 
 
 class Peers:
@@ -56,6 +58,24 @@ class Peers:
             return PeerState.GONE
         peer = self._peers.get(engine)
         return peer.state if peer is not None else None
+
+    def works_with(self, engine: EngineId) -> bool:
+        """Whether something new may be begun with the engine: it answers, and has not parted."""
+        peer = self._peers.get(engine)
+        return peer is not None and peer.state is PeerState.ALIVE and not peer.parted
+
+    def has_parted(self, engine: EngineId) -> bool:
+        """Whether the engine is known and is no peer now."""
+        peer = self._peers.get(engine)
+        return peer is not None and peer.parted
+
+    def part(self, engine: EngineId, *, parted: bool) -> bool:
+        """The engine is no peer any more, or is one again; False if it is so already, or the peer is not known."""
+        peer = self._peers.get(engine)
+        if peer is None or peer.parted is parted:
+            return False
+        peer.parted = parted
+        return True
 
     def set(self, engine: EngineId, state: PeerState) -> bool:
         """Change the state between alive and silent; False if it is so already, or the peer is not known."""

@@ -38,6 +38,7 @@ class Serving:
     def __init__(self, shared: Shared, on_served: OnServed) -> None:
         self._settings = shared.settings
         self._pool = shared.pool
+        self._peers = shared.peers
         self._outbox = shared.outbox
         self._tally = shared.tally
         self._on_served = on_served
@@ -59,7 +60,7 @@ class Serving:
             return
         self._tally.blocks_asked[message.purpose] += len(message.hashes)
         refusal = self._refusal
-        if refusal is None and not ledger.has_room(len(message.hashes)):
+        if refusal is None and (self._peers.has_parted(peer) or not ledger.has_room(len(message.hashes))):
             refusal = MissingReason.REFUSED
         if refusal is not None:
             ledger.tombstones.bury(message.want, None)
@@ -288,6 +289,11 @@ class Serving:
     def _of(self, peer: EngineId) -> list[ServedWant]:
         ledger = self._ledgers.get(peer)
         return list(ledger.active.values()) if ledger is not None else []
+
+    def serves(self, peer: EngineId) -> bool:
+        """Whether a want of the peer is not over."""
+        ledger = self._ledgers.get(peer)
+        return ledger is not None and bool(ledger.active)
 
     def prefix(self, hashes: Iterable[BlockHash]) -> int:
         """How many of these, from the first on, are in the cache."""

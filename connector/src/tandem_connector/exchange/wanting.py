@@ -319,6 +319,10 @@ class Wanting:
         """Wants that have ended, and whose blocks are not released."""
         return len(self._wants) - self.open_wants
 
+    def holds_of(self, peer: EngineId) -> bool:
+        """Whether a want at the peer is not released."""
+        return peer in self._by_peer
+
     @property
     def answerable(self) -> bool:
         """A peer that is alive may still write into blocks of this engine, or say that it will not."""

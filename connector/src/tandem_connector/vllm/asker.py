@@ -116,13 +116,13 @@ class Asker:
         self._events.put(event)
 
     def table(self, peers: Iterable[Peer], gone: Sequence[EngineId]) -> None:
-        """A new peer table holds; `gone` are those that have left it."""
+        """A new peer table holds; `gone` are processes that have ended for certain."""
         listed = tuple(peers)
 
         def event(now: Seconds) -> None:
             self._asking.table(listed, now)
             for engine in gone:
-                self._asking.peer_unreachable(engine, now)
+                self._asking.peer_gone(engine, now)
 
         self._events.put(event)
 

@@ -28,7 +28,7 @@ from tandem_connector.vllm.orders import AddPeerRanks, Order, RankReport
 from tandem_connector.vllm.ranks import BlocksReceived, PeerUnwritable, Ranks, StepRanEverywhere, WriteEnded
 from tandem_connector.vllm.reports import Outcome
 from tandem_connector.vllm.status import StatusFile
-from tandem_connector.vllm.surroundings import News, PeerLeft, Surroundings
+from tandem_connector.vllm.surroundings import News, PeerEnded, PeerParted, PeerReturned, Surroundings
 
 _log = logging.getLogger(__name__)
 _ENDS: Final = {
@@ -64,6 +64,9 @@ class Conduct:
         self._status = status
         self._ranks = Ranks(ranks)
         self._hellos: dict[EngineId, Hello] = {}
+        self._parted: set[EngineId] = set()
+        self._unranked: set[EngineId] = set()
+        """Of these, those that the ranks have no connection to any more."""
         self._readd: dict[EngineId, Seconds] = {}
         self._adding_until: Seconds | None = None
         self._orders: list[Order] = []
@@ -96,9 +99,14 @@ class Conduct:
             case PeerBack(peer):
                 self._exchange.peer_back(peer, now)
                 self._reached(peer, now)
-            case PeerReplaced(peer) | PeerLeft(peer):
+            case PeerReplaced(peer) | PeerEnded(peer):
                 self._gone(peer, now)
                 self._lost(peer)
+            case PeerParted(peer):
+                self._parted.add(peer)
+                self._exchange.peer_parted(peer)
+            case PeerReturned(peer):
+                self._returned(peer, now)
             case PeerRefused():
                 pass  # the network has logged it, and nothing can be done before one of the two is replaced
             case DrainOrder() as order:
@@ -116,11 +124,26 @@ class Conduct:
 
     def _joined(self, peer: EngineId, hello: Hello, now: Seconds) -> None:
         if not self._exchange.peer_connected(peer, hello.blocks, now, publishes=hello.publishes):
-            _log.warning("peer_not_taken peer=%s why=it had left the peer table, and counts as ended", peer)
+            _log.warning("peer_not_taken peer=%s why=its pod was said to be gone, so it counts as ended", peer)
             return
         self._hellos[peer] = hello
+        if peer in self._parted:
+            # It joined in the moment in which it parted.
+            self._unranked.add(peer)
+            self._exchange.peer_parted(peer)
+            return
         self._add(peer, hello, now)
         self._reached(peer, now)
+
+    def _returned(self, peer: EngineId, now: Seconds) -> None:
+        self._parted.discard(peer)
+        self._exchange.peer_returned(peer)
+        hello = self._hellos.get(peer)
+        if hello is not None and peer in self._unranked:
+            self._add(peer, hello, now)
+        self._unranked.discard(peer)
+        if self._exchange.reaches(peer):
+            self._reached(peer, now)
 
     def _reached(self, peer: EngineId, now: Seconds) -> None:
         self._draining.reached(peer, now)
@@ -134,8 +157,10 @@ class Conduct:
     def _gone(self, peer: EngineId, now: Seconds) -> None:
         self._exchange.peer_gone(peer, now)
         self._readd.pop(peer, None)
-        if self._hellos.pop(peer, None) is not None:
+        if self._hellos.pop(peer, None) is not None and peer not in self._unranked:
             self._orders.append(DropPeer(peer))
+        self._parted.discard(peer)
+        self._unranked.discard(peer)
 
     def _add(self, peer: EngineId, hello: Hello, now: Seconds) -> None:
         self._adding_until = Seconds(now + ADDING_TAKES)
@@ -155,7 +180,7 @@ class Conduct:
                         _log.info("write_failed job=%d outcome=%s why=%s", job, outcome, why)
                     self._exchange.write_ended(job, _ENDS[outcome], now)
                 case PeerUnwritable(peer, _):
-                    if peer in self._hellos:
+                    if peer in self._hellos and peer not in self._unranked:
                         self._readd[peer] = Seconds(now + READD_AFTER)
                 case _:
                     assert_never(happened)
@@ -181,8 +206,8 @@ class Conduct:
 
     @property
     def connected(self) -> frozenset[EngineId]:
-        """Peers that have joined and aren't gone."""
-        return frozenset(self._hellos)
+        """Peers that have joined, and have neither parted nor ended."""
+        return frozenset(self._hellos) - self._parted
 
     @property
     def any_publishes(self) -> bool:
@@ -198,7 +223,7 @@ class Conduct:
             network=network.counts if network is not None else None,
             tables=self._surroundings.table_counts,
             asking=asker.tally if asker is not None else None,
-            peers=len(self._hellos),
+            peers=len(self.connected),
             status=self._status.status,
             block_bytes=block_bytes,
         )
@@ -223,6 +248,11 @@ class Conduct:
         while given := self._exchange.commands():
             for command in given:
                 self._carry_out(command, now)
+        for peer in self._parted - self._unranked:
+            if peer in self._hellos and self._exchange.has_settled_with(peer):
+                self._unranked.add(peer)
+                self._readd.pop(peer, None)
+                self._orders.append(DropPeer(peer))
 
     def _carry_out(self, command: commands.Command, now: Seconds) -> None:
         match command:

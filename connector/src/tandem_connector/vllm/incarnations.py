@@ -23,15 +23,16 @@ class Incarnations:
         self._settled: set[EngineId] = set()
         """The table's names under which a process was found."""
 
-    def table(self, peers: Iterable[Peer]) -> None:
-        """A new peer table holds.
+    def table(self, peers: Iterable[Peer], gone: Iterable[str] = ()) -> None:
+        """A new peer table holds; the pods that are `gone` never come back.
 
         A process that is known stays so under a new name of its pod, until another one answers to that name: a table may come
-        later than the process itself, and what has once counted as ended is never spoken with again.
+        later than the process itself, and what has once counted as ended is never spoken with again. It also stays known while
+        its pod isn't listed: it may be listed again.
         """
         self._listed = tuple(peers)
-        pods = {pod_of(peer.engine) for peer in self._listed}
-        self._answering = {pod: process for pod, process in self._answering.items() if pod in pods}
+        ended = set(gone)
+        self._answering = {pod: process for pod, process in self._answering.items() if pod not in ended}
         self._settled &= {peer.engine for peer in self._listed}
 
     def answered(self, name: EngineId, by: EngineId) -> bool:
@@ -55,6 +56,10 @@ class Incarnations:
     def name_of(self, listed: EngineId) -> EngineId:
         """The name that a process of the table's engine `listed` gave itself; the table's, if none has answered."""
         return self._answering.get(pod_of(listed), listed)
+
+    def lists(self, engine: EngineId) -> bool:
+        """Whether the table has an engine of the same pod."""
+        return any(pod_of(peer.engine) == pod_of(engine) for peer in self._listed)
 
     def greeted(self) -> Mapping[EngineId, Peer]:
         """Whom to speak with, by name: the processes that are known, and whoever a name of the table may mean."""

@@ -46,6 +46,9 @@ _MOVED_SECONDS = 20e-6
 class Counts:
     """What a writer did. All only grow; read from any thread."""
 
+    peers_added: int = 0
+    peers_dropped: int = 0
+    """Of these, those that there is no connection to any more."""
     pieces: int = 0
     """Transfers posted."""
     blocks: int = 0
@@ -224,6 +227,7 @@ class WriterLoop(Generic[TransferT]):
             self._report_lost(command.peer, str(error))
         else:
             self._peers.add(command.peer)
+            self.counts.peers_added += 1
             _log.info("writer_peer_added peer=%s", command.peer)
 
     def _lose(self, peer: EngineId, why: str) -> None:
@@ -239,7 +243,9 @@ class WriterLoop(Generic[TransferT]):
         """NIXL's order: transfers, descriptor lists, the agent. Jobs end only when the connection is closed."""
         if peer not in self._peers:
             return
+        _log.info("writer_peer_dropped peer=%s why=%s", peer, why)
         self._peers.discard(peer)
+        self.counts.peers_dropped += 1
         self._jobs.drop(peer, why)
         pieces = [piece for piece in self._running if piece.write.peer == peer]
         for piece in pieces:

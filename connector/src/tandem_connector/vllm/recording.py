@@ -24,6 +24,8 @@ EVENTS: Final = (
     "peer_silent",
     "peer_back",
     "peer_gone",
+    "peer_parted",
+    "peer_returned",
     "receive",
     "want",
     "cancel",

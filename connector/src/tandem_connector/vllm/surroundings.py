@@ -21,7 +21,7 @@ from tandem_connector.asking.wire import prefill_call
 from tandem_connector.contract.messages import Hello, Message
 from tandem_connector.contract.peers import Drain
 from tandem_connector.contract.prefill import Seal
-from tandem_connector.contract.types import EngineId, Role
+from tandem_connector.contract.types import EngineId, Role, pod_of
 from tandem_connector.exchange.liveness import LivenessSettings
 from tandem_connector.exchange.types import Seconds
 from tandem_connector.vllm.adapter import EngineInput
@@ -47,13 +47,29 @@ _LOAD_EVERY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class PeerLeft:
-    """The peer table doesn't name this engine any more: its pod is gone."""
+class PeerParted:
+    """The peer table doesn't name this engine any more, and doesn't say that its pod is gone."""
 
     peer: EngineId
 
 
-News: TypeAlias = Event | Decision | PeerLeft | DrainOrder
+@dataclass(frozen=True, slots=True)
+class PeerReturned:
+    """The peer table names an engine again that had parted."""
+
+    peer: EngineId
+
+
+@dataclass(frozen=True, slots=True)
+class PeerEnded:
+    """The peer table says that the engine's pod is gone, or another process answers for its name."""
+
+    peer: EngineId
+
+
+Told: TypeAlias = Decision | PeerParted | PeerReturned | PeerEnded | DrainOrder
+"""What others than the network tell."""
+News: TypeAlias = Event | Told
 
 
 class Surroundings:
@@ -64,13 +80,15 @@ class Surroundings:
         self._settings = settings
         self._keys = keys
         self._engine = engine
-        self._news: deque[Decision | PeerLeft | DrainOrder] = deque()
+        self._news: deque[Told] = deque()
         self._drain: Drain | None = None
         self._has_news = False
         self._resting = False
         self._loads_told: dict[EngineId, float] = {}
         self._incarnations = Incarnations()
         self._greeted: frozenset[EngineId] = frozenset()
+        self._parted: frozenset[EngineId] = frozenset()
+        self._gone: frozenset[str] = frozenset()
         self._following = Lock()
         self._doorbell = Doorbell(me)
         self._alarm = Alarm(self.wake)
@@ -139,7 +157,7 @@ class Surroundings:
                 self._replaced(each.peer, each.by)
         return news + self.take_decisions()
 
-    def take_decisions(self) -> list[Decision | PeerLeft | DrainOrder]:
+    def take_decisions(self) -> list[Told]:
         """What was decided since the last call, messages left aside; what the peer table says is among it."""
         decisions = []
         while self._news:
@@ -255,32 +273,40 @@ class Surroundings:
 
     def _table_changed(self, change: TableChange) -> None:
         with self._following:
-            self._incarnations.table(change.table.peers)
+            self._gone = frozenset(change.table.gone)
+            self._incarnations.table(change.table.peers, self._gone)
             self._drain = change.table.drain
             self._follow()
 
     def _replaced(self, peer: EngineId, by: EngineId) -> None:
         with self._following:
+            self._parted -= {peer}
             if self._incarnations.answered(peer, by):
                 self._follow()
 
     def _follow(self) -> None:
         """Speak with those that are to be spoken with now."""
         endpoints: dict[EngineId, Endpoint] = {}
-        for name, peer in self._incarnations.greeted().items():
+        named = self._incarnations.greeted()
+        for name, peer in named.items():
             try:
                 endpoints[name] = Endpoint.of(peer)
             except ValueError as error:
                 _log.error("peer_ignored peer=%s why=%s", name, error)
+        known = (self._greeted | self._parted) - endpoints.keys()
+        replaced = {engine for engine in self._greeted - named.keys() if self._incarnations.lists(engine)}
+        ended = {engine for engine in known if engine in replaced or pod_of(engine) in self._gone}
+        parted = frozenset(known - ended)
         if self._network is not None:
-            self._network.set_peers(endpoints)
-        gone = sorted(self._greeted - endpoints.keys())
-        self._greeted = frozenset(endpoints)
+            self._network.set_peers(endpoints, kept=parted)
         if self.asker is not None:
-            self.asker.table(self._incarnations.peers(), gone)
-        for engine in gone:
+            self.asker.table(self._incarnations.peers(), sorted(ended))
+        for engine in ended:
             self._loads_told.pop(engine, None)
-            self._news.append(PeerLeft(engine))
+        self._news.extend(PeerEnded(engine) for engine in sorted(ended))
+        self._news.extend(PeerParted(engine) for engine in sorted(parted - self._parted))
+        self._news.extend(PeerReturned(engine) for engine in sorted(self._parted & endpoints.keys()))
+        self._greeted, self._parted = frozenset(endpoints), parted
         self._news.append(self._drain_order())
         self._told()
 

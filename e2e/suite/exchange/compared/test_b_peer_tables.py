@@ -137,17 +137,41 @@ def test_another_name_for_the_same_process_changes_nothing_for_who_waits_for_it(
     assert is_used(compared, 314)
 
 
-def test_a_prefill_engine_that_is_removed_while_decode_waits_is_done_without_until_another_is_there(
+def test_a_prefill_engine_that_leaves_the_table_ends_what_decode_waits_for_and_is_used_again_when_it_returns(
     compared: Compared,
 ) -> None:
-    peers = compared.engines.peers_of(compared.decode)
     with while_decode_waits(compared, 315) as answer:
         compared.engines.tell(prefill=None)
-    assert answer.result().account["local"] == "all_failed"
+    assert answer.result().account["received"] == {"forward": 1_472}
     assert compared.same(compared.ids(316, 100), output=4).account["local"] == "no_peer"
+    wait_until("the ranks to part", lambda: "writer_peer_dropped" in compared.decode.log.read_text(), 10.0)
 
-    # Its pod was said to be gone, and an address proves nothing.
-    for seed, named in ((317, peers), (319, renamed(peers, "another"))):
+    # Nobody is known any more, not even an engine that another name stands for.
+    takes(compared, renamed(compared.engines.peers_of(compared.decode), "another"))
+    assert compared.same(compared.ids(317, 100), output=4).account["local"] == "no_peer"
+
+    compared.engines.tell()
+    assert is_used(compared, 318)
+
+
+def test_a_table_without_peers_costs_only_the_time_for_which_it_holds(compared: Compared) -> None:
+    ids = compared.ids(320, 200)
+    assert compared.same(ids, output=40).account["received"] == {"forward": 192}
+    takes(compared, ())
+    assert compared.same(compared.ids(321, 100), output=4).account["local"] == "no_peer"
+    compared.engines.tell()
+    assert is_used(compared, 322)
+    assert is_used(compared, 323)
+
+
+def test_a_prefill_engine_whose_pod_is_said_to_be_gone_is_done_without_until_another_is_there(compared: Compared) -> None:
+    peers = compared.engines.peers_of(compared.decode)
+    with while_decode_waits(compared, 325) as answer:
+        compared.engines.tell_one(compared.decode, (), gone=["prefill"])
+    assert answer.result().account["local"] == "all_failed"
+
+    # An address proves nothing.
+    for seed, named in ((326, peers), (327, renamed(peers, "another"))):
         takes(compared, named)
         assert compared.same(compared.ids(seed, 100), output=4).account["local"] == "no_peer"
     assert "peer_not_taken" in compared.decode.log.read_text()
@@ -156,4 +180,4 @@ def test_a_prefill_engine_that_is_removed_while_decode_waits_is_done_without_unt
     compared.prefill.http_port = compared.front.port
     compared.engines.tell()
     compared.engines.wait_for_connections()
-    assert is_used(compared, 318)
+    assert is_used(compared, 328)

@@ -31,6 +31,11 @@ class Stage(StrEnum):
     """Another engine has its address."""
 
     @property
+    def has_met(self) -> bool:
+        """Whether it had joined, and lives as far as is known."""
+        return self in {Stage.JOINED, Stage.DROPPED}
+
+    @property
     def is_final(self) -> bool:
         """Whether nothing is ever said to this incarnation, or taken from it, again."""
         return self not in {Stage.GREETING, Stage.JOINED}

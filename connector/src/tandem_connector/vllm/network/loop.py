@@ -52,6 +52,8 @@ class SetPeers:
     """These are the engines to speak with, and nobody else."""
 
     peers: Mapping[EngineId, Endpoint]
+    kept: frozenset[EngineId]
+    """Not to be connected to; where there is a connection, it stays."""
 
 
 NetworkCommand: TypeAlias = SetPeers | Send | DropPeer
@@ -124,8 +126,8 @@ class NetworkLoop:
     def handle(self, command: NetworkCommand) -> None:
         """Carry out a command of the owner."""
         match command:
-            case SetPeers(peers):
-                self._set_peers(peers)
+            case SetPeers(peers, kept):
+                self._set_peers(peers, kept)
             case Send(peer, message):
                 self._send(peer, message)
             case DropPeer(peer, why):
@@ -133,8 +135,10 @@ class NetworkLoop:
 
     # -- peers ----------------------------------------------------------------------------------------------------
 
-    def _set_peers(self, wanted: Mapping[EngineId, Endpoint]) -> None:
-        for peer in [peer for peer, known in self.peers.items() if wanted.get(peer) != known.endpoint]:
+    def _set_peers(self, wanted: Mapping[EngineId, Endpoint], kept: frozenset[EngineId]) -> None:
+        has_met = {peer for peer in kept - wanted.keys() if peer in self.peers and self.peers[peer].stage.has_met}
+        ends = {peer for peer, known in self.peers.items() if wanted.get(peer) != known.endpoint}
+        for peer in ends - has_met:
             self._disconnect(peer)
             del self.peers[peer]
         for peer, endpoint in wanted.items():

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tandem_connector.contract.messages import Message
 from tandem_connector.exchange.commands import DropPeer, Send
@@ -104,13 +104,17 @@ class Network:
         """What was sent and received until now."""
         return self._loop.counts
 
-    def set_peers(self, peers: Mapping[EngineId, Endpoint]) -> None:
+    def set_peers(self, peers: Mapping[EngineId, Endpoint], kept: Iterable[EngineId] = ()) -> None:
         """Speak with these engines and nobody else, from now on.
 
         Connections to others are closed, without an event: the caller knows what became of them. Those that are there
         already are left alone. `PeerJoined` or `PeerRefused` tells of each new one.
+
+        Args:
+            peers: where each of them listens.
+            kept: engines that are not to be connected to, and whose connections stay if they have joined.
         """
-        self._order(SetPeers(dict(peers)))
+        self._order(SetPeers(dict(peers), frozenset(kept)))
 
     def send(self, peer: EngineId, message: Message) -> None:
         """Send a message to a peer that has joined. It is lost if there is no connection, or its queue is full."""
