@@ -11,7 +11,7 @@ from tandem_operator.api.names import PEERS_ANNOTATION, REVISION_LABEL, ROUTABLE
 from tandem_operator.api.status import Status, Topology
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.topology import summary
-from tandem_operator.plan.types import PodPatch
+from tandem_operator.plan.types import Observed, PodPatch
 from tests.builders import DEFAULTS, a_node, a_pod, a_ready_pod, a_resource, observed, settled
 from tests.builders.nodes import NodeBuilder
 from tests.builders.pods import PodBuilder
@@ -145,6 +145,41 @@ def test_only_pods_whose_table_changed_are_patched() -> None:
     found = patches([*pods, current(D, 2)])
     assert found.keys() == {"qwen-prefill-0", "qwen-decode-2"}
     assert {table(patch).generation for patch in found.values()} == {2}
+
+
+def uid(pod: PodBuilder) -> str:
+    return str(pod.build()["metadata"]["uid"])
+
+
+def again(done: Observed, *, without: str, and_: Iterable[PodBuilder] = ()) -> dict[str, PodPatch]:
+    """What is to be done when a pod is no more, or isn't as it was."""
+    left = [PodBuilder(dict(pod)) for pod in done.pods if pod["metadata"]["name"] != without]
+    return patches([*left, *and_])
+
+
+def test_a_pod_that_exists_no_more_is_named_as_gone_to_those_who_knew_it_and_stays_so() -> None:
+    done = settled(observed(pods=[current(P), current(P, 1), current(D)]))
+    (found,) = again(done, without="qwen-prefill-0").values()
+    assert (found.name, table(found).gone) == ("qwen-decode-0", (uid(current(P)),))
+    left = [PodBuilder(dict(pod)) for pod in done.pods if pod["metadata"]["name"] != "qwen-prefill-0"]
+    after = settled(observed(pods=left))
+    assert patches(PodBuilder(dict(pod)) for pod in after.pods) == {}
+    (found,) = again(after, without="qwen-prefill-1").values()
+    assert table(found).gone == (uid(current(P)), uid(current(P, 1)))
+
+
+def test_a_pod_that_has_ended_is_gone_and_one_without_a_process_is_not() -> None:
+    done = settled(observed(pods=[current(P), current(D)]))
+    crashed = current(P).with_container(state={"waiting": {"reason": "CrashLoopBackOff"}})
+    for pod, gone in ((current(P).ended(), (uid(current(P)),)), (crashed, ())):
+        found = again(done, without="qwen-prefill-0", and_=[pod])["qwen-decode-0"]
+        assert (table(found).peers, table(found).gone) == ((), gone)
+
+
+def test_an_engine_that_never_knew_a_pod_is_not_told_of_its_end() -> None:
+    done = settled(observed(pods=[current(P), current(D)]))
+    found = again(done, without="qwen-prefill-0", and_=[current(D, 1)])
+    assert table(found["qwen-decode-1"]).gone == ()
 
 
 def test_a_new_generation_is_above_all_that_any_pod_or_the_status_has_seen() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from tandem_connector.contract.peers import Peer, PeerTable
-from tandem_connector.contract.types import Generation, Role
+from tandem_connector.contract.types import Generation, Role, pod_of
 from tandem_operator.api.names import PEERS_ANNOTATION, ROUTABLE_LABEL
 from tandem_operator.api.status import Topology
 from tandem_operator.plan.pods import EnginePod, engine_pods
@@ -25,7 +25,7 @@ def pod_patches(observed: Observed, revision: str) -> tuple[PodPatch, ...]:
     """What is to be changed on the engine pods, of which those of `revision` may be used by the front door."""
     pods = engine_pods(observed)
     following = Generation(newest_generation(observed, pods) + 1)
-    patches = (_patch(pod, peers_of(pod, pods), following, revision) for pod in pods)
+    patches = (_patch(pod, peers_of(pod, pods), gone_of(pod, pods), following, revision) for pod in pods)
     return tuple(patch for patch in patches if patch)
 
 
@@ -34,6 +34,18 @@ def peers_of(pod: EnginePod, pods: Sequence[EnginePod]) -> tuple[Peer, ...]:
     return tuple(
         other.peer for other in pods if other.peer and other.role is pod.role.other and other.revision == pod.revision
     )
+
+
+def gone_of(pod: EnginePod, pods: Sequence[EnginePod]) -> tuple[str, ...]:
+    """UIDs of the pods that `pod` knew, and that have ended or exist no more; the latest last.
+
+    What it knew is in its present table. A pod without a process, for now, is not among them: its engine may be in a crash loop.
+    """
+    if pod.table is None:
+        return ()
+    exist = {each.uid for each in pods}
+    known = (*pod.table.gone, *(pod_of(peer.engine) for peer in pod.table.peers))
+    return tuple(uid for uid in dict.fromkeys(known) if uid not in exist)
 
 
 def newest_generation(observed: Observed, pods: Sequence[EnginePod]) -> Generation:
@@ -58,8 +70,10 @@ def summary(observed: Observed) -> Topology:
     )
 
 
-def _patch(pod: EnginePod, peers: tuple[Peer, ...], following: Generation, revision: str) -> PodPatch | None:
-    annotation = _annotation(pod, peers, following)
+def _patch(
+    pod: EnginePod, peers: tuple[Peer, ...], gone: tuple[str, ...], following: Generation, revision: str
+) -> PodPatch | None:
+    annotation = _annotation(pod, peers, gone, following)
     routable = pod.ready and not pod.terminating and pod.revision == revision
     if annotation == pod.annotation and routable == pod.labelled_routable:
         return None
@@ -71,11 +85,11 @@ def _patch(pod: EnginePod, peers: tuple[Peer, ...], following: Generation, revis
     )
 
 
-def _annotation(pod: EnginePod, peers: tuple[Peer, ...], following: Generation) -> str:
+def _annotation(pod: EnginePod, peers: tuple[Peer, ...], gone: tuple[str, ...], following: Generation) -> str:
     """The present table when it says the same, to the byte; else a new one of the following generation."""
     present = pod.table
     if present is not None:
-        same = PeerTable.of(present.generation, peers).to_annotation()
+        same = PeerTable.of(present.generation, peers, gone=gone).to_annotation()
         if same == pod.annotation:
             return same
-    return PeerTable.of(following, peers).to_annotation()
+    return PeerTable.of(following, peers, gone=gone).to_annotation()
