@@ -85,8 +85,12 @@ class Engines:
 
     def table_of(self, peers: Sequence[Peer], drain: Drain | None = None) -> PeerTable:
         """A table of these peers, of the present generation. Engines that don't run are gone."""
-        gone = {pod_of(engine.id) for engine in self._engines.values() if engine.spec.role is not None and not engine.alive}
-        return PeerTable.of(self.generation, tuple(peers), drain, sorted(gone - {pod_of(peer.engine) for peer in peers}))
+        gone = {
+            pod_of(engine.id) for engine in self._engines.values() if engine.spec.role is not None and not engine.alive
+        }
+        return PeerTable.of(
+            self.generation, tuple(peers), drain, sorted(gone - {pod_of(peer.engine) for peer in peers})
+        )
 
     def tell_only(self, engine: Engine, *peers: Peer) -> None:
         """Write the peer table of this engine anew: these, and nobody else."""

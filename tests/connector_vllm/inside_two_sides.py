@@ -27,6 +27,7 @@ from tandem_connector.contract.messages import VERSION, Fingerprint, Hello, Purp
 from tandem_connector.contract.peers import Address, Drain, Parallelism, Peer, PeerTable
 from tandem_connector.contract.types import BlockHash, EngineId, EngineState, Generation, Role
 from tandem_connector.drain import stage
+from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import EndReason, Load, RequestId, Seconds
 from tandem_connector.vllm.adapter import EngineInput
 from tandem_connector.vllm.scheduler import SchedulerSide
@@ -98,8 +99,14 @@ class Engine:
         fresh.replace(self._table)
 
     def step(self) -> None:
+        self.begin_step()
+        self.end_step()
+
+    def begin_step(self) -> None:
         nothing = SimpleNamespace(num_scheduled_tokens={}, total_num_scheduled_tokens=0, finished_req_ids=set())
         self._rank.before_step(self.side.build_step(nothing))
+
+    def end_step(self) -> None:
         self._rank.after_forward()
         self.side.take_reports([self._rank.report()])
 
@@ -131,6 +138,13 @@ class Engine:
     def close(self) -> None:
         self._rank.close()
         self.side.close()
+
+
+def a_request(tokens: int) -> Request:
+    sha256 = get_hash_fn_by_name("sha256_cbor")
+    init_none_hash(sha256)
+    hasher = get_request_block_hasher(TOKENS, sha256)
+    return Request("r", list(range(tokens)), SamplingParams(), None, block_hasher=hasher, cache_salt="salt")
 
 
 def chain(name: str, length: int) -> tuple[BlockHash, ...]:
@@ -172,10 +186,7 @@ def what_a_draining_engine_holds_is_at_its_successor_before_it_says_that_it_is_d
 
 def what_moves_is_published_by_the_successor_as_if_it_had_been_computed_there() -> None:
     one, other = acquainted(publishes=True)
-    sha256 = get_hash_fn_by_name("sha256_cbor")
-    init_none_hash(sha256)
-    hasher = get_request_block_hasher(TOKENS, sha256)
-    request = Request("r", list(range(330)), SamplingParams(), None, block_hasher=hasher, cache_salt="salt")
+    request = a_request(330)
     names = tuple(BlockHash(each) for each in request.block_hashes)
     computing = BlockPool(
         num_gpu_blocks=BLOCKS, enable_caching=True, hash_block_size=TOKENS, enable_kv_cache_events=True
@@ -237,6 +248,23 @@ def what_was_begun_with_a_peer_that_parts_is_ended_and_both_begin_anew_when_it_r
     assert one.exchange.tally.blocks_received[Purpose.FORWARD] == len(begun) + len(next_)
     for engine in (one, other):
         assert engine.pool.free_blocks == BLOCKS - 1
+        engine.close()
+
+
+def a_request_that_came_while_a_long_step_ran_is_known_before_anybody_hears_that_nobody_computes() -> None:
+    one, other = acquainted()
+    request = a_request(330)
+    one.wants(tuple(BlockHash(each) for each in request.block_hashes), other.id)
+    until("it is served", lambda: other.exchange.gauges().wants_served == 1, one, other)
+    other.begin_step()
+    time.sleep(ExchangeSettings().nobody_grace + 0.2)
+    other.end_step()
+    # vLLM reads its input queue between two steps.
+    other.side.on_new_request(request)
+    for engine in (other, one, other, one):
+        engine.step()
+    assert (other.exchange.gauges().wants_served, one.exchange.gauges().wants_open) == (1, 1)
+    for engine in (one, other):
         engine.close()
 
 

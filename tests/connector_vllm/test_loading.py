@@ -263,15 +263,37 @@ def test_a_peer_that_does_not_answer_is_passed_over() -> None:
 
 
 def test_an_engine_computes_what_would_expose_more_of_its_pool_than_it_can_do_without() -> None:
-    requests = Requests(settings=ExchangeSettings(exposed_blocks=6)).arrives().from_p()
+    requests = Requests(settings=ExchangeSettings(exposed_blocks=5)).arrives().from_p()
     requests.waits()
     requests.arrives(OTHER, first=10).from_p(request=OTHER)
     assert requests.matched(request=OTHER) == 0
     assert requests.asker.heard == [("helps_itself", OTHER)]
 
 
+def test_a_request_of_which_half_may_be_exposed_wants_its_blocks_in_two_parts() -> None:
+    requests = Requests(settings=ExchangeSettings(exposed_blocks=3)).arrives().from_p()
+    requests.waits()
+    requests.engine.received(WantId(1), 0, 1, 2)
+    requests.settle()
+    wants = [send.message for send in requests.sent if isinstance(send.message, Want)]
+    assert [want.hashes for want in wants] == [names(0, 3), names(3, 4)]
+    assert requests.loading.take_finished() == ()
+    requests.engine.received(WantId(2), 0)
+    requests.settle()
+    assert requests.loading.take_finished() == (FinishedLoad(R, ()),)
+
+
+def test_what_lacks_of_a_part_is_asked_of_the_next_peer_though_the_first_may_still_write_into_it() -> None:
+    requests = Requests(settings=ExchangeSettings(exposed_blocks=4)).arrives().from_p()
+    requests.waits()
+    requests.exchange.peer_silent(P1, requests.now)
+    requests.settle().from_p(P2)
+    wants = [(send.peer, send.message.hashes) for send in requests.sent if isinstance(send.message, Want)]
+    assert wants == [(P1, names(0, 4)), (P2, names(0, 4))]
+
+
 def test_and_does_so_as_long_as_a_silent_peer_may_write_into_it() -> None:
-    requests = Requests(settings=ExchangeSettings(exposed_blocks=6)).arrives().from_p()
+    requests = Requests(settings=ExchangeSettings(exposed_blocks=5)).arrives().from_p()
     requests.waits()
     requests.exchange.peer_silent(P1, requests.now)
     requests.settle().arrives(OTHER).from_p(P2, request=OTHER)

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from tandem_connector.contract.messages import Envelope, Gone, Ping, Pong, Want, decode, encode
 from tandem_connector.exchange.commands import (
+    Command,
     DropPeer,
     ExpectFewer,
     ExpectWant,
@@ -219,14 +220,11 @@ class World:
 
     def act(self, engine: Engine) -> None:
         for command in engine.exchange.commands():
+            self.check_parting(engine, command)
             match command:
                 case Send():
-                    if isinstance(command.message, Want) and command.peer in engine.parted:
-                        raise Violation(f"{engine.id} wants of {command.peer}, which has parted")
                     self.send(Envelope(engine.id, command.peer, command.message))
                 case PostWrite():
-                    if command.write.peer in engine.unranked:
-                        raise Violation(f"a write of {engine.id} to {command.write.peer}, to which it is not connected")
                     engine.jobs.append(command.write)
                 case WithdrawWrites():
                     for write in [write for write in engine.jobs if write.job in command.jobs]:
@@ -246,6 +244,14 @@ class World:
                     assert_never(unknown)
         engine.leave()
         engine.unranked.update(peer for peer in engine.parted if engine.exchange.has_settled_with(peer))
+
+    @staticmethod
+    def check_parting(engine: Engine, command: Command) -> None:
+        match command:
+            case Send(peer, Want()) if peer in engine.parted:
+                raise Violation(f"{engine.id} wants of {peer}, which has parted")
+            case PostWrite(write) if write.peer in engine.unranked:
+                raise Violation(f"a write of {engine.id} to {write.peer}, to which it is not connected")
 
     @staticmethod
     def expect(engine: Engine, command: ExpectWant | ExpectFewer | ForgetWant) -> None:

@@ -206,9 +206,9 @@ class Exchange:
         self._shared.pool.pin(load.blocks)
         return self._wanting.open(peer, load, now)
 
-    def may_expose(self, blocks: int) -> bool:
-        """Whether so many more blocks may be wanted: peers that fall silent keep them from all use."""
-        return self._wanting.exposed + blocks <= self._shared.settings.exposed_blocks
+    def exposable(self) -> int:
+        """How many more blocks may be wanted now: peers that fall silent keep them from all use."""
+        return max(0, self._shared.settings.exposed_blocks - self._wanting.exposed)
 
     def cancel(self, request: RequestId, now: Seconds) -> None:
         """The live request waits no more for what it wants now; it may want again."""

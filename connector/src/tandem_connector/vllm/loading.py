@@ -208,7 +208,7 @@ class Loading:
     def _is_worth(self, turn: Turn, source: Source, blocks: int, now: Seconds) -> bool:
         if blocks < source.least:
             return False
-        if not self._exchange.may_expose(blocks):
+        if 2 * self._exchange.exposable() < blocks:
             self._help_itself(turn)
             return False
         if source.purpose is not Purpose.REVERSE_FETCH:
@@ -230,7 +230,9 @@ class Loading:
 
     def _ask(self, turn: Turn, now: Seconds) -> None:
         source, first = turn.source, turn.lacking()
-        if source is None or first is None:
+        # What peers may not write into yet is wanted when the first part has come.
+        most = max(turn.part, self._exchange.exposable())
+        if source is None or first is None or most == 0:
             self._finish(turn, now)
             return
         ttl = min(source.deadline - now, MAX_TTL)
@@ -239,11 +241,12 @@ class Loading:
             load = Load(
                 request=turn.request,
                 purpose=source.purpose,
-                hashes=tuple(turn.hashes[turn.start + first : turn.stop]),
-                blocks=turn.blocks[first:],
+                hashes=tuple(turn.hashes[turn.start + first : min(turn.stop, turn.start + first + most)]),
+                blocks=turn.blocks[first : first + most],
                 ttl=Seconds(ttl),
                 wait=source.purpose is Purpose.FORWARD,
             )
+            turn.part = len(load.blocks)
             want = self._exchange.want(source.engine, load, now)
         if want is None:
             self._next_peer(turn, source.engine, now)
@@ -286,6 +289,9 @@ class Loading:
             return
         if turn.ended or load.reason is EndReason.RESET or turn.lacking() is None:
             self._finish(turn, now)
+        elif load.reason is EndReason.COMPLETE:
+            turn.part = 0
+            self._ask(turn, now)
         else:
             self._next_peer(turn, load.peer, now)
 

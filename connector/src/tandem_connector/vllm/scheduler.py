@@ -299,10 +299,10 @@ class SchedulerSide:
     def _blocks_of(self, request: RequestId, start: int, stop: int) -> Sequence[BlockId]:
         return [BlockId(block.block_id) for block in blocks_of(self._manager, request)[start:stop]]
 
-    def _turn(self, now: Seconds) -> bool:
+    def _turn(self, now: Seconds, *, ticks: bool = True) -> bool:
         """Take news, and do what is due; whether the scheduler should look at its requests again."""
         again = self._conduct.take_news(now)
-        again |= self._conduct.tick(now)
+        again |= ticks and self._conduct.tick(now)
         self._ending.look(now, busy=bool(self._requests))
         self._conduct.carry_out(now)
         self._status.change(drain=self._draining.stage(busy=bool(self._requests)))
@@ -330,7 +330,8 @@ class SchedulerSide:
             ran = min(report.step for report in listed)
             self._overlap.seen(ran)
             self._measuring.ran(ran, now)
-        self._turn(now)
+        # Requests that came while the step ran are not known yet, so nobody can be told that there is none: nothing is due now.
+        self._turn(now, ticks=False)
         return self._loading.take_whole()
 
     def _is_busy(self) -> bool:

@@ -164,7 +164,9 @@ def test_a_table_without_peers_costs_only_the_time_for_which_it_holds(compared: 
     assert is_used(compared, 323)
 
 
-def test_a_prefill_engine_whose_pod_is_said_to_be_gone_is_done_without_until_another_is_there(compared: Compared) -> None:
+def test_a_prefill_engine_whose_pod_is_said_to_be_gone_is_done_without_until_another_is_there(
+    compared: Compared,
+) -> None:
     peers = compared.engines.peers_of(compared.decode)
     with while_decode_waits(compared, 325) as answer:
         compared.engines.tell_one(compared.decode, (), gone=["prefill"])
