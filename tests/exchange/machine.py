@@ -225,26 +225,6 @@ class ExchangeMachine(RuleBasedStateMachine):
         else:
             self.world.pass_time(seconds)
 
-    @rule(number=any_number, other=any_number, sure=rarely)
-    def part(self, number: int, other: int, *, sure: bool) -> None:
-        """One of two hears that they are peers no more."""
-        engine = self.engine(number)
-        if engine is not None and sure:
-            others = [place for place in self.world.places if place is not engine]
-            self.world.part(engine, others[other % len(others)])
-
-    @rule(which=any_number)
-    @precondition(lambda self: any(engine.parted for engine in self.world.places))
-    def join_again(self, which: int) -> None:
-        pairs = [
-            (engine, other)
-            for engine in self.world.places
-            for other in self.world.places
-            if other.id in engine.parted and not engine.frozen
-        ]
-        if pairs:
-            self.world.join_again(*pairs[which % len(pairs)])
-
     @rule(number=any_number, sure=rarely)
     def freeze(self, number: int, *, sure: bool) -> None:
         engine = self.engine(number)
@@ -286,3 +266,27 @@ class ExchangeMachine(RuleBasedStateMachine):
         if hasattr(self, "world"):
             self.world.settle()
             self.world.check()
+
+
+class PartingMachine(ExchangeMachine):
+    """Pairs change as well. Apart, because fewer wants are served then, and the controls find what they look for too seldom."""
+
+    @rule(number=any_number, other=any_number, sure=rarely)
+    def part(self, number: int, other: int, *, sure: bool) -> None:
+        """One of two hears that they are peers no more."""
+        engine = self.engine(number)
+        if engine is not None and sure:
+            others = [place for place in self.world.places if place is not engine]
+            self.world.part(engine, others[other % len(others)])
+
+    @rule(which=any_number)
+    @precondition(lambda self: any(engine.parted for engine in self.world.places))
+    def join_again(self, which: int) -> None:
+        pairs = [
+            (engine, other)
+            for engine in self.world.places
+            for other in self.world.places
+            if other.id in engine.parted and not engine.frozen
+        ]
+        if pairs:
+            self.world.join_again(*pairs[which % len(pairs)])

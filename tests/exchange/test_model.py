@@ -20,7 +20,7 @@ from tandem_connector.exchange.tombstones import Tombstones
 from tandem_connector.exchange.types import BlockId, Index, Seconds
 from tandem_connector.exchange.wanting import Wanting
 from tests.exchange.builders import names
-from tests.exchange.machine import ExchangeMachine
+from tests.exchange.machine import ExchangeMachine, PartingMachine
 from tests.exchange.toy_pool import ToyPool, Violation
 from tests.exchange.world import World
 
@@ -36,6 +36,10 @@ WALK = settings(
 
 def test_no_content_is_wrong_no_block_has_two_owners_and_every_want_ends() -> None:
     run_state_machine_as_test(ExchangeMachine, settings=WALK)
+
+
+def test_nor_is_any_when_engines_part_and_meet_again() -> None:
+    run_state_machine_as_test(PartingMachine, settings=WALK)
 
 
 CONTROL = settings(WALK, max_examples=5_000, phases=[Phase.generate], report_multiple_bugs=False)
@@ -85,7 +89,7 @@ def test_if_the_wants_of_parted_peers_were_served_the_same_walk_finds_a_write_wi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Peers, "has_parted", lambda self, engine: False)
-    assert_found("to which it is not connected")
+    assert_found("to which it is not connected", PartingMachine)
 
 
 class UnpinningPool(ToyPool):
