@@ -13,6 +13,11 @@ from tandem_operator.api.rule import Rule, Verdict, cel_map
 
 DEFAULT_PROTOCOL: Final = "Push"
 LONGEST_DEADLINE: Final = "30m"
+SHORTEST_DRAIN: Final = "5s"
+"""The front door needs as long to learn that an engine takes no more turns."""
+LONGEST_DRAIN: Final = "1h"
+MAX_PEERS: Final = 255
+"""Engines that one engine can address: NIXL's libfabric backend numbers them with 8 bits."""
 
 _GPUS: Final = cel_map({profile.instance_type: profile.gpus for profile in PROFILES.values()})
 _EFAS: Final = cel_map({profile.instance_type: profile.efas for profile in PROFILES.values()})
@@ -125,7 +130,14 @@ ACCELERATOR_RULES: Final = (
     ),
 )
 
-ONLY_WITH_PUSH: Final = ("disaggregateAboveTokens", "deadline", "landingFraction", "minBlocks", "auth")
+ONLY_WITH_PUSH: Final = (
+    "disaggregateAboveTokens",
+    "peersPerDecode",
+    "deadline",
+    "landingFraction",
+    "minBlocks",
+    "auth",
+)
 """Fields of `transfer` that mean nothing to vLLM's NixlConnector."""
 
 TRANSFER_RULES: Final = (
@@ -142,6 +154,16 @@ TRANSFER_RULES: Final = (
         f" || (duration(self.deadline) > duration('0s') && duration(self.deadline) <= duration('{LONGEST_DEADLINE}'))",
         message=f"must be above 0s and at most {LONGEST_DEADLINE}, for example 20s",
         at=".deadline",
+        verdict=Verdict.INVALID,
+    ),
+)
+
+DRAIN_RULES: Final = (
+    Rule(
+        holds="!has(self.timeout)"
+        f" || (duration(self.timeout) >= duration('{SHORTEST_DRAIN}') && duration(self.timeout) <= duration('{LONGEST_DRAIN}'))",
+        message=f"must be from {SHORTEST_DRAIN} to {LONGEST_DRAIN}, for example 60s",
+        at=".timeout",
         verdict=Verdict.INVALID,
     ),
 )
@@ -192,6 +214,13 @@ def _role_rules(role: str) -> tuple[Rule, ...]:
                 "type": _TYPE,
             },
         ),
+        Rule(
+            holds=f"{_PROTOCOL} != 'NixlPull' || self.{role}.?replicas.orValue(1) <= {MAX_PEERS}",
+            message=f"{{wanted}} engines are more than {MAX_PEERS}, which is all that an engine can address with "
+            "spec.transfer.protocol: NixlPull; ask for fewer, or set that to Push",
+            at=f".{role}.replicas",
+            values={"wanted": f"self.{role}.replicas"},
+        ),
     )
 
 
@@ -215,6 +244,11 @@ SPEC_RULES: Final = (
         message="{decode} and spec.prefill.parallelism.tensor, which is {prefill}: one must be a multiple of the other",
         at=".decode.parallelism.tensor",
         values={"decode": _tensor("decode"), "prefill": _tensor("prefill")},
+    ),
+    Rule(
+        holds=f"{_PROTOCOL} != 'NixlPull' || !self.?scaling.?drain.hasValue()",
+        message="has no effect with spec.transfer.protocol: NixlPull; remove the field, or set that to Push",
+        at=".scaling.drain",
     ),
     *_role_rules("prefill"),
     *_role_rules("decode"),
