@@ -203,6 +203,7 @@ RULE_REFUSALS: Final = (
         )
         for field, value in {
             "disaggregateAboveTokens": 0,
+            "peersPerDecode": 1,
             "deadline": "20s",
             "landingFraction": "0%",
             "minBlocks": 1,
@@ -222,6 +223,37 @@ RULE_REFUSALS: Final = (
             ("of nothing in two parts", "0h0.0m", "0h0.1m"),
             ("longer than anything takes", "30m1ms", "30m"),
         )
+    ),
+    *(
+        Refusal(
+            f"a drain {why}",
+            "spec.scaling.drain.timeout",
+            "must be from 5s to 1h, for example 60s",
+            spec(scaling={"drain": {"timeout": wrong}}),
+            spec(scaling={"drain": {"timeout": right}}),
+        )
+        for why, wrong, right in (
+            ("in which the front door learns nothing", "4999ms", "5s"),
+            ("that takes all day", "1h1ms", "1h"),
+        )
+    ),
+    Refusal(
+        "a drain of engines that have nothing to hand over",
+        "spec.scaling.drain",
+        "has no effect with spec.transfer.protocol: NixlPull; remove the field, or set that to Push",
+        spec(transfer=PULL, scaling={"drain": {"migrate": False}}),
+        spec(transfer=PULL, scaling={}),
+    ),
+    *(
+        Refusal(
+            f"more engines of {role} than one engine can address",
+            f"spec.{role}.replicas",
+            "256 engines are more than 255, which is all that an engine can address with spec.transfer.protocol: NixlPull; "
+            "ask for fewer, or set that to Push",
+            spec(transfer=PULL, **{role: {"replicas": 256}}),
+            spec(transfer=PULL, **{role: {"replicas": 255}}),
+        )
+        for role in ("prefill", "decode")
     ),
     Refusal(
         "Push between engines that are split differently",

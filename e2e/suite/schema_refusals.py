@@ -111,6 +111,26 @@ SCHEMA_REFUSALS: Final = (
         spec(transfer={"minBlocks": 0}),
         spec(transfer={"minBlocks": 1}),
     ),
+    *(
+        Refusal(
+            f"a decode engine that works with {many} prefill engines",
+            "spec.transfer.peersPerDecode",
+            f"Invalid value: {wrong}: spec.transfer.peersPerDecode in body should be {bound}",
+            spec(transfer={"peersPerDecode": wrong}),
+            spec(transfer={"peersPerDecode": right}),
+        )
+        for many, wrong, right, bound in (
+            ("no", 0, 1, "greater than or equal to 1"),
+            ("more than it can address", 256, 255, "less than or equal to 255"),
+        )
+    ),
+    Refusal(
+        "a drain that is a number",
+        "spec.scaling.drain.timeout",
+        'Invalid value: "60": spec.scaling.drain.timeout in body should match',
+        spec(scaling={"drain": {"timeout": "60"}}),
+        spec(scaling={"drain": {"timeout": "60s"}}),
+    ),
     Refusal(
         "a way back that there is not",
         "spec.transfer.reverse",

@@ -121,6 +121,9 @@ _DEVICES = st.fixed_dictionaries(
         ),
         "prefill": _OPTIONAL_TENSOR,
         "decode": _OPTIONAL_TENSOR,
+        "scaling": st.fixed_dictionaries(
+            {}, optional={"drain": st.sampled_from([{}, {"timeout": "5s"}, {"timeout": "4s"}])}
+        ),
     },
     optional={
         "transfer": st.fixed_dictionaries(

@@ -12,9 +12,9 @@ from tandem_connector.contract.environment import STATUS_FILE
 from tandem_connector.vllm.status import DrainStage, Status, StatusFile
 
 
-def waits(path: Path, within: float) -> subprocess.CompletedProcess[str]:
+def waits(path: Path, within: float, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-I", "-S", drain.__file__, "--within", str(within)],
+        [sys.executable, "-I", "-S", drain.__file__, "--within", str(within), *more],
         env={STATUS_FILE: str(path)},
         capture_output=True,
         text=True,
@@ -40,6 +40,26 @@ def test_it_waits_no_longer_than_it_may_and_says_how_far_the_engine_came(tmp_pat
     StatusFile(path).change(drain=DrainStage.DRAINING)
     done = waits(path, 0.2)
     assert (done.returncode, done.stderr) == (1, "after 0.2 s the engine is draining, not drained\n")
+
+
+def test_it_waits_for_an_engine_that_hears_nothing_of_its_end_only_as_long_as_for_the_order(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    assert waits(path, 60, "--told-within=0.2").stderr == "after 0.2 s the engine is silent, not drained\n"
+    StatusFile(path)
+    assert waits(path, 60, "--told-within=0.2").stderr == "after 0.2 s the engine is serving, not drained\n"
+
+
+def test_it_waits_no_less_than_it_must_though_the_engine_is_drained(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    StatusFile(path).change(drain=DrainStage.DRAINED)
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", drain.__file__, "--within=60", "--at-least=60"], env={STATUS_FILE: str(path)}
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.kill()
+    process.wait()
+    assert waits(path, 60, "--at-least=0.1").returncode == 0
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "5", "{}", '{"drain": null}'])

@@ -174,7 +174,35 @@ def test_a_launch_configuration_is_immutable_and_named_after_its_content() -> No
     assert not objects(before, "ConfigMap").keys() & objects(after, "ConfigMap").keys()
 
 
-def test_a_longer_grace_period_leaves_an_engine_more_time_to_finish() -> None:
+def test_an_engine_that_is_deleted_is_forgotten_by_the_front_door_and_drained_before_it_is_told_to_end() -> None:
+    hook = engine(a_resource())["lifecycle"]["preStop"]
+    command = ["python3", "-I", "-S", "/opt/tandem/connector/tandem_connector/drain.py"]
+    assert hook == {"exec": {"command": [*command, "--within=60", "--at-least=5", "--told-within=15"]}}
+    assert pod_spec(a_resource())["terminationGracePeriodSeconds"] == 120
+
+
+def test_an_engine_of_vllms_connector_is_only_forgotten_by_the_front_door() -> None:
+    assert engine(a_resource().pulling())["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
+    assert pod_spec(a_resource().pulling())["terminationGracePeriodSeconds"] == 90
+
+
+def test_a_longer_grace_period_leaves_an_engine_more_time_to_drain_and_to_finish() -> None:
     resource = a_resource().with_overlay(Role.DECODE, {"spec": {"terminationGracePeriodSeconds": 600}})
     assert pod_spec(resource, Role.DECODE)["terminationGracePeriodSeconds"] == 600
-    assert pod_spec(resource, Role.PREFILL)["terminationGracePeriodSeconds"] == 90
+    assert "--within=300" in engine(resource, Role.DECODE)["lifecycle"]["preStop"]["exec"]["command"]
+    assert pod_spec(resource, Role.PREFILL)["terminationGracePeriodSeconds"] == 120
+
+
+def test_a_longer_drain_makes_a_longer_grace_period() -> None:
+    resource = a_resource().with_spec("scaling", value={"drain": {"timeout": "9m30s"}})
+    assert "--within=570" in engine(resource)["lifecycle"]["preStop"]["exec"]["command"]
+    assert pod_spec(resource)["terminationGracePeriodSeconds"] == 630
+
+
+def test_whom_engines_work_with_and_hand_over_to_is_no_matter_of_their_pods() -> None:
+    other = (
+        a_resource()
+        .with_spec("transfer", "peersPerDecode", value=9)
+        .with_spec("scaling", value={"drain": {"migrate": False}})
+    )
+    assert template(other) == template(a_resource())

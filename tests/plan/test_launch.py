@@ -72,7 +72,7 @@ def test_the_engine_is_started_with_what_the_resource_says(folder: Path) -> None
         "--tensor-parallel-size": "2",
         "--block-size": "64",
         "--prefix-caching-hash-algo": "sha256_cbor",
-        "--shutdown-timeout": "60",
+        "--shutdown-timeout": "40",
         "--host": "0.0.0.0",
         "--port": "8000",
         "--kv-transfer-config.kv_connector": "TandemConnector",
@@ -156,8 +156,9 @@ def test_the_connector_comes_first_on_the_path_that_the_image_has(
 
 def test_the_grace_period_of_the_role_decides_how_long_requests_may_finish(folder: Path) -> None:
     resource = a_resource().with_overlay(Role.DECODE, {"spec": {"terminationGracePeriodSeconds": 600}})
-    assert options(run(folder, resource, Role.DECODE))["--shutdown-timeout"] == "400"
-    assert options(run(folder, resource, Role.PREFILL))["--shutdown-timeout"] == "60"
+    assert options(run(folder, resource, Role.DECODE))["--shutdown-timeout"] == "200"
+    assert options(run(folder, resource, Role.PREFILL))["--shutdown-timeout"] == "40"
+    assert options(run(folder, resource.pulling(), Role.DECODE))["--shutdown-timeout"] == "400"
 
 
 def test_without_a_pods_uid_nothing_is_started(folder: Path) -> None:

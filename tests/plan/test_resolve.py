@@ -5,9 +5,10 @@ import pytest
 
 from tandem_connector.contract.types import Role
 from tandem_operator.api.transfer import Backend, Protocol
+from tandem_operator.plan.ending import Ending
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolve import resolve
-from tandem_operator.plan.resolved import NixlTransfer, PushTransfer, Resolved
+from tandem_operator.plan.resolved import NixlTransfer, PushTransfer, Resolved, Wiring
 from tests.builders import DEFAULTS, a_resource
 from tests.builders.resources import ResourceBuilder
 
@@ -75,6 +76,34 @@ def test_vllms_connector_sends_back_only_when_it_is_told_to(reverse: str | None,
     assert resolved(a_resource().with_spec("transfer", value=transfer)).transfer == NixlTransfer(bidirectional)
 
 
+@pytest.mark.parametrize(
+    ("timeout", "grace", "parts"),
+    [
+        (None, None, Ending(grace=120, drain=60, shutdown=40)),
+        (None, 15, Ending(grace=15, drain=7, shutdown=5)),
+        ("5s", None, Ending(grace=65, drain=5, shutdown=40)),
+        ("1h", None, Ending(grace=3660, drain=3600, shutdown=40)),
+        ("20.5s", 30, Ending(grace=30, drain=21, shutdown=6)),
+    ],
+)
+def test_an_engines_end_has_three_parts_of_which_the_drain_is_the_users(
+    timeout: str | None, grace: int | None, parts: Ending
+) -> None:
+    resource = a_resource()
+    if timeout:
+        resource = resource.with_spec("scaling", value={"drain": {"timeout": timeout}})
+    if grace:
+        resource = resource.with_overlay(Role.DECODE, {"spec": {"terminationGracePeriodSeconds": grace}})
+    ending = resolved(resource).pools[Role.DECODE].ending
+    assert ending == parts
+    assert ending.drain is not None
+    assert ending.drain < ending.grace - ending.shutdown
+
+
+def test_unless_told_otherwise_decode_works_with_four_prefill_engines_and_who_ends_hands_over() -> None:
+    assert resolved(a_resource()).wiring == Wiring(peers_per_decode=4, migrate=True)
+
+
 def test_the_hash_seed_may_be_given_as_it_is_anyway() -> None:
     resource = a_resource().with_spec("engine", "env", value=[{"name": "PYTHONHASHSEED", "value": "0"}])
     assert resolved(resource).environment == ()
@@ -131,6 +160,32 @@ def test_the_hash_seed_may_be_given_as_it_is_anyway() -> None:
             a_resource().with_overlay(Role.PREFILL, {"spec": {"terminationGracePeriodSeconds": 5}}),
             "spec.prefill.podTemplate.spec.terminationGracePeriodSeconds",
             "at least 15",
+        ),
+        (
+            a_resource()
+            .with_overlay(Role.DECODE, {"spec": {"terminationGracePeriodSeconds": 60}})
+            .with_spec("scaling", value={"drain": {"timeout": "53s"}}),
+            "spec.scaling.drain.timeout",
+            "spec.decode.podTemplate.spec.terminationGracePeriodSeconds gives an engine to end",
+        ),
+        *(
+            (
+                a_resource().with_spec("scaling", value={"drain": {"timeout": timeout}}),
+                "spec.scaling.drain.timeout",
+                "5s to 1h",
+            )
+            for timeout in ("4.9s", "1h1ms")
+        ),
+        (
+            a_resource().pulling().with_spec("scaling", value={"drain": {"migrate": True}}),
+            "spec.scaling.drain",
+            "remove the field",
+        ),
+        (a_resource().pulling().with_prefill(256), "spec.prefill.replicas", "ask for fewer"),
+        (
+            a_resource().pulling().with_spec("transfer", "peersPerDecode", value=1),
+            "spec.transfer.peersPerDecode",
+            "remove the field",
         ),
     ],
 )

@@ -2,7 +2,8 @@
 """Waits until an engine that drains has nothing left to do: exit status 0 when it has, 1 and a line on stderr when the time is over.
 
 Run inside the engine's container, as `python3 -I -S .../drain.py --within SECONDS`, by what ends it (a preStop hook). It imports the
-standard library only, like `probe.py`. Whoever runs it has the operator say in the engine's peer table that it drains.
+standard library only, like `probe.py`. Whoever runs it has the operator say in the engine's peer table that it drains. An engine
+that hears nothing of it, since the operator is away or the engine doesn't run yet, is waited for only as long as `--told-within` says.
 """
 
 import argparse
@@ -28,16 +29,23 @@ def main() -> int:
     """Wait for the engine whose environment this process shares."""
     parser = argparse.ArgumentParser(description="Wait until this engine has nothing left to do.")
     parser.add_argument("--within", type=float, required=True, metavar="SECONDS", help="wait no longer than this")
-    within = parser.parse_args().within
+    parser.add_argument("--at-least", type=float, default=0.0, metavar="SECONDS", help="wait no less than this")
+    parser.add_argument(
+        "--told-within", type=float, metavar="SECONDS", help="wait no longer than this for an engine that doesn't drain"
+    )
+    given = parser.parse_args()
+    told_within = given.within if given.told_within is None else min(given.told_within, given.within)
     path = os.environ.get("TANDEM_STATUS_FILE", "")
-    end = time.monotonic() + within
+    began = time.monotonic()
     while (found := stage(path)) != "drained":
-        left = end - time.monotonic()
+        limit = given.within if found == "draining" else told_within
+        left = began + limit - time.monotonic()
         if left <= 0:
-            print(f"after {within:g} s the engine is {found or 'silent'}, not drained", file=sys.stderr)
-            return 1
+            print(f"after {limit:g} s the engine is {found or 'silent'}, not drained", file=sys.stderr)
+            break
         time.sleep(min(_EVERY_SECONDS, left))
-    return 0
+    time.sleep(max(0.0, began + given.at_least - time.monotonic()))
+    return 0 if found == "drained" else 1
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tandem_operator.api.rules import (
     SPEC_RULES,
     VOLUME_SOURCE_RULES,
 )
+from tandem_operator.api.scaling import Scaling
 from tandem_operator.api.transfer import Transfer
 from tandem_operator.api.values import (
     INT32,
@@ -273,3 +274,5 @@ class Spec(ApiModel, json_schema_extra=rules(SPEC_RULES)):
     """The gateway in front of the engines."""
     placement: Placement | None = None
     """Where the engine pods may run."""
+    scaling: Scaling | None = None
+    """How engines come and go."""

@@ -10,7 +10,7 @@ from tandem_connector.contract.reverse import Reverse
 from tandem_operator.api.base import ApiModel
 from tandem_operator.api.objects import SecretKey
 from tandem_operator.api.rule import rules
-from tandem_operator.api.rules import TRANSFER_RULES
+from tandem_operator.api.rules import MAX_PEERS, TRANSFER_RULES
 from tandem_operator.api.values import INT32, Duration, Percentage
 
 MAX_TOKENS: Final = 10_000_000
@@ -56,6 +56,8 @@ class Transfer(ApiModel, json_schema_extra=rules(TRANSFER_RULES)):
     handles, which vllm-router 0.1.17 does not."""
     disaggregate_above_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS, json_schema_extra=INT32)] | None = None
     """Decode asks for a prefill when it lacks more prompt tokens than this, and else computes them; default 256."""
+    peers_per_decode: Annotated[int, Field(ge=1, le=MAX_PEERS, json_schema_extra=INT32)] | None = None
+    """How many prefill engines each decode engine works with, near ones first; default 4, or all if there are fewer."""
     deadline: Duration | None = None
     """How long decode waits for a prefill engine that makes no progress, besides the time for the work that waits there.
 

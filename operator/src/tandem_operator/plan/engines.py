@@ -30,8 +30,11 @@ _PROBE: Final = ["python3", "-I", "-S", f"{contract.CONNECTOR_PATH}/tandem_conne
 _START_PERIOD_SECONDS: Final = 10
 START_LIMIT_SECONDS: Final = 2 * 60 * 60
 """700 GB of weights take 5 minutes from local NVMe and an hour at 200 MB/s."""
-_DRAIN_SECONDS: Final = 5
-"""Between the deletion of a pod and SIGTERM: in it the operator takes the pod's label away and the front door forgets the pod."""
+_DRAIN: Final = ["python3", "-I", "-S", f"{contract.CONNECTOR_PATH}/tandem_connector/drain.py"]
+_UNKNOWN_AFTER_SECONDS: Final = 5
+"""From the deletion of a pod until it gets no more requests: the operator takes its label away, and the front door forgets it."""
+_TOLD_WITHIN_SECONDS: Final = 15
+"""The operator may just be changing its leader. Whom it tells nothing by then may be restarted by the kubelet, and not deleted."""
 
 
 def config_map(resolved: Resolved, pool: Pool) -> Manifest:
@@ -99,7 +102,7 @@ def _template(resolved: Resolved, pool: Pool, config: Manifest) -> dict[str, Any
             # would set VLLM_PORT.
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": pool.grace_seconds,
+            "terminationGracePeriodSeconds": pool.ending.grace,
             **accelerate.placement(resolved, pool.role),
             **(
                 {"imagePullSecrets": [{"name": name} for name in resolved.pull_secrets]}
@@ -148,7 +151,7 @@ def _engine(resolved: Resolved, pool: Pool) -> dict[str, Any]:
         **({"resources": resources} if resources else {}),
         "securityContext": accelerate.security_context(pool),
         **_probes(),
-        "lifecycle": {"preStop": {"sleep": {"seconds": _DRAIN_SECONDS}}},
+        "lifecycle": {"preStop": _before_it_ends(pool)},
         "volumeMounts": _mounts(resolved),
     }
 
@@ -206,6 +209,15 @@ def _probes() -> dict[str, Any]:
         "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 10, "failureThreshold": 3},
         "livenessProbe": {**alive, "periodSeconds": 30, "timeoutSeconds": 20, "failureThreshold": 10},
     }
+
+
+def _before_it_ends(pool: Pool) -> dict[str, Any]:
+    """What is waited for between the deletion of a pod and SIGTERM: that nobody sends it requests, and what it has to hand over."""
+    drain = pool.ending.drain
+    if drain is None:
+        return {"sleep": {"seconds": _UNKNOWN_AFTER_SECONDS}}
+    limits = {"--within": drain, "--at-least": _UNKNOWN_AFTER_SECONDS, "--told-within": _TOLD_WITHIN_SECONDS}
+    return {"exec": {"command": [*_DRAIN, *(f"{option}={seconds}" for option, seconds in limits.items())]}}
 
 
 def _mounts(resolved: Resolved) -> list[dict[str, Any]]:

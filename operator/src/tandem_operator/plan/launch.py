@@ -45,7 +45,7 @@ def launch_script(resolved: Resolved, pool: Pool) -> str:
         served_name=model.served_name,
         tensor=pool.tensor,
         block_size=resolved.block_size,
-        shutdown_seconds=pool.shutdown_seconds,
+        shutdown_seconds=pool.ending.shutdown,
         transfer=transfer_arguments(resolved),
         port=HTTP_PORT,
     )

@@ -13,7 +13,8 @@ from tandem_operator.api.accelerators import EFA_RESOURCE, GPU_RESOURCE, PROFILE
 from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
 from tandem_operator.api.resource import DisaggregatedInference
-from tandem_operator.api.rules import DEFAULT_PROTOCOL, LONGEST_DEADLINE, ONLY_WITH_PUSH
+from tandem_operator.api.rules import DEFAULT_PROTOCOL, LONGEST_DEADLINE, MAX_PEERS, ONLY_WITH_PUSH
+from tandem_operator.api.scaling import Drain, Scaling
 from tandem_operator.api.spec import (
     Accelerator,
     Decode,
@@ -31,6 +32,7 @@ from tandem_operator.api.spec import (
 )
 from tandem_operator.api.transfer import Backend, Protocol, Transfer
 from tandem_operator.api.values import percent_of, seconds_of
+from tandem_operator.plan.ending import ending
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolved import (
     Devices,
@@ -42,12 +44,11 @@ from tandem_operator.plan.resolved import (
     Pool,
     PushTransfer,
     Resolved,
+    Wiring,
 )
 from tandem_operator.plan.types import Defaults, Manifest
 
-GRACE_SECONDS: Final = 90
-"""Default time that an engine has to end, from the deletion of its pod to SIGKILL."""
-MINIMAL_GRACE_SECONDS: Final = 15
+PEERS_PER_DECODE: Final = 4
 
 ABOVE_TOKENS: Final = 256
 PATIENCE_SECONDS: Final = 20.0
@@ -75,6 +76,8 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
     profile = _profile(spec.accelerator)
     backend = _backend(spec, profile)
     pools = {role: _pool(spec, role, profile, backend) for role in Role}
+    if isinstance(transfer, NixlTransfer):
+        _check_pull(spec)
     _check_tensors(transfer, prefill=pools[Role.PREFILL].tensor, decode=pools[Role.DECODE].tensor)
     return Resolved(
         name=metadata.name,
@@ -88,6 +91,7 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
         pull_secrets=tuple(secret.name for secret in spec.engine.image_pull_secrets),
         block_size=spec.engine.block_size,
         transfer=transfer,
+        wiring=_wiring(spec),
         backend=backend,
         pools=pools,
         front_door=_gateway(spec.front_door or FrontDoor(), defaults),
@@ -121,6 +125,31 @@ def _transfer(given: Transfer) -> PushTransfer | NixlTransfer:
         min_blocks=given.min_blocks or MIN_BLOCKS,
         key=KeySource(secret.name, secret.key) if secret else None,
     )
+
+
+def _wiring(spec: Spec) -> Wiring:
+    transfer, drain = spec.transfer or Transfer(), _drain_of(spec)
+    return Wiring(peers_per_decode=transfer.peers_per_decode or PEERS_PER_DECODE, migrate=drain.migrate is not False)
+
+
+def _drain_of(spec: Spec) -> Drain:
+    return (spec.scaling or Scaling()).drain or Drain()
+
+
+def _check_pull(spec: Spec) -> None:
+    """What makes no sense, or too much, where vLLM's connector is used."""
+    if spec.scaling and spec.scaling.drain:
+        raise InvalidSpec(
+            "spec.scaling.drain",
+            "has no effect with spec.transfer.protocol: NixlPull; remove the field, or set that to Push",
+        )
+    for role, replicas in ((Role.PREFILL, spec.prefill.replicas), (Role.DECODE, spec.decode.replicas)):
+        if (replicas or 0) > MAX_PEERS:
+            raise InvalidSpec(
+                f"spec.{role}.replicas",
+                f"{replicas} engines are more than {MAX_PEERS}, which is all that an engine can address with"
+                " spec.transfer.protocol: NixlPull; ask for fewer, or set that to Push",
+            )
 
 
 def _check_tensors(transfer: PushTransfer | NixlTransfer, *, prefill: int, decode: int) -> None:
@@ -174,7 +203,6 @@ def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
     field = f"spec.{role}"
     tensor = (given.parallelism or RoleParallelism()).tensor or 1
     overlay = given.pod_template or {}
-    grace = _grace_seconds(overlay, field)
     devices = _devices(spec.accelerator, profile, backend, tensor, field)
     resources = given.resources or Resources()
     limits = dict(resources.limits or {})
@@ -188,23 +216,13 @@ def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
         limits=limits,
         devices=devices,
         overlay=overlay,
-        grace_seconds=grace,
-        shutdown_seconds=grace * 2 // 3,
+        ending=ending(
+            overlay,
+            str(role),
+            exchanges=protocol_of(spec) is Protocol.PUSH,
+            timeout=_drain_of(spec).timeout,
+        ),
     )
-
-
-def _grace_seconds(overlay: Manifest, field: str) -> int:
-    """From the overlay, since vLLM has to be told too: it ends by itself before the kubelet ends it."""
-    spec = overlay.get("spec")
-    value = spec.get("terminationGracePeriodSeconds") if isinstance(spec, dict) else None
-    if value is None:
-        return GRACE_SECONDS
-    if not isinstance(value, int) or value < MINIMAL_GRACE_SECONDS:
-        raise InvalidSpec(
-            f"{field}.podTemplate.spec.terminationGracePeriodSeconds",
-            f"must be a whole number of at least {MINIMAL_GRACE_SECONDS}, so that requests can be finished",
-        )
-    return value
 
 
 def _devices(accelerator: Accelerator, profile: Profile, backend: Backend, tensor: int, field: str) -> Devices:

@@ -11,6 +11,7 @@ from tandem_operator.api.accelerators import Profile
 from tandem_operator.api.objects import SecretKey
 from tandem_operator.api.spec import VolumeSource
 from tandem_operator.api.transfer import Backend, Protocol
+from tandem_operator.plan.ending import Ending
 from tandem_operator.plan.types import Manifest
 
 
@@ -66,9 +67,7 @@ class Pool:
     devices: Devices
     overlay: Manifest
     """Empty when there is none."""
-    grace_seconds: int
-    shutdown_seconds: int
-    """How long the engine finishes its requests; ends well before the grace period does."""
+    ending: Ending
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,15 @@ class NixlTransfer:
     """KV moves by vLLM's NixlConnector."""
 
     bidirectional: bool
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Who of the engines that exchange knows whom. With `NixlPull` it is about those of a configuration before."""
+
+    peers_per_decode: int
+    migrate: bool
+    """Whether an engine that ends has a successor, which gets what it holds."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,7 @@ class Resolved:
     pull_secrets: tuple[str, ...]
     block_size: int | None
     transfer: PushTransfer | NixlTransfer
+    wiring: Wiring
     backend: Backend
     pools: Mapping[Role, Pool]
     front_door: Gateway
