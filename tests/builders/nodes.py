@@ -37,6 +37,17 @@ class NodeBuilder:
         manifest["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
         return type(self)(manifest)
 
+    def cordoned(self) -> Self:
+        return self._with_spec("unschedulable", value=True)
+
+    def tainted(self, key: str, value: str = "", effect: str = "NoSchedule") -> Self:
+        return self._with_spec("taints", value=[{"key": key, "value": value, "effect": effect}])
+
+    def _with_spec(self, field: str, value: Any) -> Self:
+        manifest = self.build()
+        manifest.setdefault("spec", {})[field] = value
+        return type(self)(manifest)
+
     def build(self) -> dict[str, Any]:
         return deepcopy(self._manifest)
 

@@ -45,6 +45,9 @@ class PodBuilder:
     def on_node(self, node: str) -> Self:
         return self._with("spec", "nodeName", value=node)
 
+    def with_tolerations(self, *tolerations: dict[str, str]) -> Self:
+        return self._with("spec", "tolerations", value=list(tolerations))
+
     def with_address(self, ip: str) -> Self:
         return self._with("status", "podIP", value=ip)
 

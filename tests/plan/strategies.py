@@ -33,6 +33,7 @@ _TRANSFERS: list[dict[str, Any]] = [
     {},
     {"protocol": "Push", "reverse": "Fetch", "deadline": "1m30s", "landingFraction": "0%", "minBlocks": 1},
     {"disaggregateAboveTokens": 0, "auth": {"secretRef": {"name": "keys", "key": "chat"}}},
+    {"peersPerDecode": 1},
 ]
 _text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 
@@ -49,6 +50,10 @@ def resources(draw: st.DrawFn) -> ResourceBuilder:
     else:
         resource = resource.with_tensor(draw(tensors))
         resource = resource.with_spec("transfer", value=draw(st.sampled_from(_TRANSFERS)))
+        if draw(st.booleans()):
+            resource = resource.with_spec(
+                "scaling", value={"drain": {"timeout": "30s", "migrate": draw(st.booleans())}}
+            )
     resource = resource.with_prefill(draw(st.integers(0, 3))).with_decode(draw(st.integers(0, 3)))
     resource = resource.with_arguments(*draw(st.lists(_text, max_size=3)))
     if draw(st.booleans()):
@@ -75,6 +80,7 @@ NODES: tuple[NodeBuilder, ...] = (
     a_node("node-a").in_zone("z1").under("top", "middle", "left"),
     a_node("node-b").in_zone("z1").under("top", "middle", "right"),
     a_node("node-c").not_ready(),
+    a_node("node-d").in_zone("z2").cordoned(),
 )
 
 
@@ -87,12 +93,15 @@ def pods(draw: st.DrawFn, resource: ResourceBuilder) -> tuple[PodBuilder, ...]:
         for ordinal in range(draw(st.integers(0, 3))):
             pod = a_pod(role, ordinal).of_template(TEMPLATE)
             pod = pod.of_revision(draw(st.sampled_from([current, current, "old"])))
-            pod = pod.on_node(draw(st.sampled_from(["node-a", "node-b", "node-c", "node-unknown"])))
+            pod = pod.on_node(draw(st.sampled_from(["node-a", "node-b", "node-c", "node-d", "node-unknown"])))
             if draw(st.booleans()):
                 pod = pod.with_address(f"10.0.{len(drawn)}.1").running(restarts=draw(st.integers(0, 2)))
                 pod = pod.ready() if draw(st.booleans()) else pod
             pod = pod.routable() if draw(st.booleans()) else pod
             pod = pod.terminating() if draw(st.integers(0, 3)) == 0 else pod
+            if draw(st.integers(0, 5)) == 0:
+                pod = pod.with_container(state={"terminated": {"exitCode": 0}})
+            pod = pod.listening_on(5600) if draw(st.integers(0, 5)) == 0 else pod
             if annotation := draw(st.none() | st.sampled_from(_ANNOTATIONS)):
                 pod = pod.with_peers(annotation)
             drawn.append(pod)

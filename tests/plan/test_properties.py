@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandem_connector.contract.peers import PeerTable
-from tandem_operator.api.names import PEERS_ANNOTATION
+from tandem_connector.contract.types import pod_of
 from tandem_operator.plan.outcome import outcome
 from tandem_operator.plan.plan import plan
-from tandem_operator.plan.types import Manifest, Observed
+from tandem_operator.plan.pods import EnginePod, engine_pods, living
+from tandem_operator.plan.types import Observed
 from tests.builders import DEFAULTS, carried_out, observed, settled
 from tests.plan.strategies import NODES, pods, resources
 
@@ -24,12 +25,25 @@ def scenes(draw: st.DrawFn) -> Observed:
     return observed(resource, draw(pods(resource)), NODES)
 
 
+@st.composite
+def following(draw: st.DrawFn, before: Observed) -> Observed:
+    """Any other pods and any other resource, which remember what they were told before."""
+    resource = draw(resources()).with_status(outcome(before, DEFAULTS, NOW).status)
+    annotated = {pod["metadata"]["uid"]: pod["metadata"].get("annotations", {}) for pod in before.pods}
+    after = observed(resource, draw(pods(resource)), NODES)
+    for pod in after.pods:
+        pod["metadata"]["annotations"] = annotated.get(pod["metadata"]["uid"], pod["metadata"].get("annotations", {}))
+    return after
+
+
+def told(seen: Observed) -> dict[str, tuple[EnginePod, PeerTable]]:
+    """The pods that are told anything, by UID, with their tables."""
+    everyone = {pod.uid: (pod, pod.table) for pod in engine_pods(seen) if not pod.is_over}
+    return {uid: (pod, table) for uid, (pod, table) in everyone.items() if table is not None}
+
+
 def tables(seen: Observed) -> dict[str, PeerTable]:
-    return {pod["metadata"]["uid"]: _table(pod) for pod in seen.pods}
-
-
-def _table(pod: Manifest) -> PeerTable:
-    return PeerTable.model_validate_json(pod["metadata"]["annotations"][PEERS_ANNOTATION])
+    return {uid: table for uid, (_, table) in told(seen).items()}
 
 
 @given(seen=scenes())
@@ -53,29 +67,50 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(seen: Observed) -> Non
 
 @given(seen=scenes())
 @settings(deadline=None)
-def test_every_pod_ends_up_with_a_true_table_of_the_other_role_and_its_own_revision(seen: Observed) -> None:
+def test_every_pod_ends_up_with_a_true_table_of_its_own_revision_and_the_other_role_but_for_who_drains(
+    seen: Observed,
+) -> None:
     done = settled(seen)
-    by_name = {pod["metadata"]["name"]: pod["metadata"]["labels"] for pod in done.pods}
-    for pod in done.pods:
-        table = _table(pod)
-        labels = pod["metadata"]["labels"]
-        assert table.digest == PeerTable.digest_of(table.peers)
+    everyone = {pod.uid: pod for pod in engine_pods(done)}
+    for pod, table in told(done).values():
+        assert table.digest == PeerTable.digest_of(table.peers, table.drain, table.gone)
         for peer in table.peers:
-            assert peer.role != labels["tandem.dev/role"]
-            assert peer.revision == labels["tandem.dev/revision"] == by_name[peer.pod]["tandem.dev/revision"]
+            other = everyone[pod_of(peer.engine)]
+            assert peer == other.peer
+            assert peer.revision == pod.revision
+            assert peer.role is pod.role.other or pod.terminating or other.terminating
+        assert (table.drain is not None) == (pod.terminating and pod.exchanges)
+
+
+@given(seen=scenes())
+@settings(deadline=None)
+def test_whoever_knows_an_engine_is_known_by_it(seen: Observed) -> None:
+    found = told(settled(seen))
+    known = {(uid, pod_of(peer.engine)) for uid, (_, table) in found.items() for peer in table.peers}
+    assert {(other, one) for one, other in known if found[one][0].peer} <= known, (
+        "an engine without a process is unknown"
+    )
+
+
+@given(first=scenes(), data=st.data())
+@settings(deadline=None)
+def test_who_was_known_and_is_not_any_more_is_gone_or_remembered(first: Observed, data: st.DataObject) -> None:
+    before = settled(first)
+    second = data.draw(following(before))
+    alive, after = living(second), told(settled(second))
+    for uid, table in tables(before).items():
+        if uid in after:
+            pod, now = after[uid]
+            listed = {pod_of(peer.engine) for peer in now.peers}
+            for known in (pod_of(peer.engine) for peer in table.peers):
+                assert known in (listed.union(pod.former_peers) if known in alive else now.gone)
 
 
 @given(first=scenes(), data=st.data())
 @settings(deadline=None)
 def test_generations_only_grow_and_move_exactly_with_what_a_table_says(first: Observed, data: st.DataObject) -> None:
     before = settled(first)
-    resource = data.draw(resources()).with_status(outcome(before, DEFAULTS, NOW).status)
-    annotated = {pod["metadata"]["uid"]: pod["metadata"]["annotations"] for pod in before.pods}
-    second = observed(resource, data.draw(pods(resource)), NODES)
-    for pod in second.pods:
-        pod["metadata"]["annotations"] = annotated.get(pod["metadata"]["uid"], pod["metadata"].get("annotations", {}))
-    after = settled(second)
-    old, new = tables(before), tables(after)
+    old, new = tables(before), tables(settled(data.draw(following(before))))
     for uid in old.keys() & new.keys():
         if old[uid].digest == new[uid].digest:
             assert new[uid] == old[uid]

@@ -11,20 +11,13 @@ from tandem_operator.api.names import PEERS_ANNOTATION, REVISION_LABEL, ROUTABLE
 from tandem_operator.api.status import Status, Topology
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.topology import summary
-from tandem_operator.plan.types import Observed, PodPatch
+from tandem_operator.plan.types import PodPatch
 from tests.builders import DEFAULTS, a_node, a_pod, a_ready_pod, a_resource, observed, settled
 from tests.builders.nodes import NodeBuilder
 from tests.builders.pods import PodBuilder
 from tests.builders.resources import ResourceBuilder
 from tests.plan.made import template
-
-CURRENT = template(a_resource())["metadata"]["labels"][REVISION_LABEL]
-P, D = Role.PREFILL, Role.DECODE
-
-
-def current(role: Role, ordinal: int = 0) -> PodBuilder:
-    """A ready pod of the revision that the smallest resource wants."""
-    return a_ready_pod(role, ordinal).of_revision(CURRENT)
+from tests.plan.rounds import CURRENT, D, P, Round, current
 
 
 def patches(
@@ -41,10 +34,34 @@ def peers(patch: PodPatch) -> set[str]:
     return {peer.pod for peer in table(patch).peers}
 
 
-def test_all_engines_of_a_role_know_all_of_the_other() -> None:
-    found = patches([current(P), current(P, 1), current(D), current(D, 1), current(D, 2)])
-    assert {peers(found[f"qwen-decode-{n}"]) == {"qwen-prefill-0", "qwen-prefill-1"} for n in range(3)} == {True}
-    assert peers(found["qwen-prefill-1"]) == {"qwen-decode-0", "qwen-decode-1", "qwen-decode-2"}
+def test_engines_that_are_paired_know_each_other_and_nobody_else() -> None:
+    resource = a_resource().with_spec("transfer", "peersPerDecode", value=2)
+    found = patches([*(current(P, n) for n in range(3)), *(current(D, n) for n in range(3))], resource=resource)
+    known = {(name, peer) for name in found for peer in peers(found[name])}
+    assert {len(peers(patch)) for patch in found.values()} == {2}
+    assert known == {(peer, name) for name, peer in known}
+
+
+def test_with_vllms_connector_all_engines_of_a_role_know_all_of_the_other() -> None:
+    pulling = a_resource().pulling()
+    revision = template(pulling)["metadata"]["labels"][REVISION_LABEL]
+    pods = [a_ready_pod(role, n).of_revision(revision).listening_on(5600) for role in Role for n in range(6)]
+    found = patches(pods, resource=pulling)
+    assert {len(peers(patch)) for patch in found.values()} == {6}
+
+
+@pytest.mark.parametrize(("instance_type", "meet"), [("p5en.48xlarge", False), ("none", True)])
+def test_engines_in_different_zones_meet_only_where_the_network_can_cross_them(instance_type: str, meet: bool) -> None:
+    nodes = [a_node("a").in_zone("zone-a"), a_node("b").in_zone("zone-b")]
+    resource = a_resource().on(instance_type)
+    found = patches([current(P).on_node("a"), current(D).on_node("b")], nodes, resource)
+    assert bool(peers(found["qwen-decode-0"])) is meet
+
+
+def test_a_pod_whose_node_is_not_known_is_taken_to_be_in_the_zone_of_the_others() -> None:
+    resource = a_resource().on("p5en.48xlarge")
+    found = patches([current(P).on_node("a"), current(D).on_node("new")], [a_node("a").in_zone("zone-a")], resource)
+    assert peers(found["qwen-decode-0"]) == {"qwen-prefill-0"}
 
 
 def test_engines_of_different_revisions_never_meet() -> None:
@@ -68,8 +85,8 @@ def test_a_peer_is_described_as_its_pod_and_node_are() -> None:
 
 
 def test_a_peer_is_reached_at_the_port_that_its_own_pod_was_made_with() -> None:
-    found = patches([current(P).listening_on(5600), current(D)])
-    assert table(found["qwen-decode-0"]).peers[0].address.side_channel_port == 5600
+    found = patches([current(P).listening_on(5700), current(D)])
+    assert table(found["qwen-decode-0"]).peers[0].address.side_channel_port == 5700
     assert table(found["qwen-prefill-0"]).peers[0].address.side_channel_port == 5601
 
 
@@ -90,8 +107,8 @@ def test_a_restarted_process_is_another_engine() -> None:
     ],
 )
 def test_the_state_of_a_peer_follows_from_its_pod_and_node(pod: PodBuilder, state: EngineState) -> None:
-    (peer,) = table(patches([pod, current(D)], [a_node("lost").not_ready()])["qwen-decode-0"]).peers
-    assert peer.state is state
+    scene = Round.of(current(P), current(D)).then(pod, nodes=(a_node("lost").not_ready(),))
+    assert {peer.state for peer in scene.table(current(D)).peers} == {state}
 
 
 @pytest.mark.parametrize(
@@ -110,8 +127,11 @@ def test_without_a_process_or_an_address_there_is_no_peer(pod: PodBuilder) -> No
     assert peers(patches([pod, current(D)])["qwen-decode-0"]) == set()
 
 
-def test_a_pod_has_its_table_before_its_process_starts() -> None:
-    assert peers(patches([current(P), a_pod(D).of_revision(CURRENT)])["qwen-decode-0"]) == {"qwen-prefill-0"}
+def test_a_pod_has_a_table_before_its_process_starts_and_peers_when_it_has() -> None:
+    found = patches([current(P), a_pod(D).of_revision(CURRENT)])
+    assert {name: peers(patch) for name, patch in found.items()} == {"qwen-prefill-0": set(), "qwen-decode-0": set()}
+    found = patches([current(P), a_pod(D).of_revision(CURRENT).with_address("10.0.0.9").running()])
+    assert peers(found["qwen-decode-0"]) == {"qwen-prefill-0"}
 
 
 @pytest.mark.parametrize("role", Role)
@@ -125,7 +145,6 @@ def test_a_ready_engine_of_the_wanted_revision_may_take_turns(role: Role) -> Non
     "pod",
     [
         current(D).with_condition("Ready", "False"),
-        current(D).terminating(),
         current(D).on_node("lost"),
         current(D).of_revision("old"),
     ],
@@ -139,47 +158,17 @@ def test_the_label_is_taken_from_an_engine_that_may_not(pod: PodBuilder) -> None
     assert patch.annotations == {PEERS_ANNOTATION: had_it}, "a table that still holds keeps its generation"
 
 
+def test_the_label_is_taken_from_an_engine_that_is_deleted() -> None:
+    (patch,) = patches([current(D).routable().terminating()]).values()
+    assert patch.labels == {}
+
+
 def test_only_pods_whose_table_changed_are_patched() -> None:
     done = settled(observed(pods=[current(P), current(D), current(D, 1)]))
     pods = [PodBuilder(dict(pod)) for pod in done.pods]
     found = patches([*pods, current(D, 2)])
     assert found.keys() == {"qwen-prefill-0", "qwen-decode-2"}
     assert {table(patch).generation for patch in found.values()} == {2}
-
-
-def uid(pod: PodBuilder) -> str:
-    return str(pod.build()["metadata"]["uid"])
-
-
-def again(done: Observed, *, without: str, and_: Iterable[PodBuilder] = ()) -> dict[str, PodPatch]:
-    """What is to be done when a pod is no more, or isn't as it was."""
-    left = [PodBuilder(dict(pod)) for pod in done.pods if pod["metadata"]["name"] != without]
-    return patches([*left, *and_])
-
-
-def test_a_pod_that_exists_no_more_is_named_as_gone_to_those_who_knew_it_and_stays_so() -> None:
-    done = settled(observed(pods=[current(P), current(P, 1), current(D)]))
-    (found,) = again(done, without="qwen-prefill-0").values()
-    assert (found.name, table(found).gone) == ("qwen-decode-0", (uid(current(P)),))
-    left = [PodBuilder(dict(pod)) for pod in done.pods if pod["metadata"]["name"] != "qwen-prefill-0"]
-    after = settled(observed(pods=left))
-    assert patches(PodBuilder(dict(pod)) for pod in after.pods) == {}
-    (found,) = again(after, without="qwen-prefill-1").values()
-    assert table(found).gone == (uid(current(P)), uid(current(P, 1)))
-
-
-def test_a_pod_that_has_ended_is_gone_and_one_without_a_process_is_not() -> None:
-    done = settled(observed(pods=[current(P), current(D)]))
-    crashed = current(P).with_container(state={"waiting": {"reason": "CrashLoopBackOff"}})
-    for pod, gone in ((current(P).ended(), (uid(current(P)),)), (crashed, ())):
-        found = again(done, without="qwen-prefill-0", and_=[pod])["qwen-decode-0"]
-        assert (table(found).peers, table(found).gone) == ((), gone)
-
-
-def test_an_engine_that_never_knew_a_pod_is_not_told_of_its_end() -> None:
-    done = settled(observed(pods=[current(P), current(D)]))
-    found = again(done, without="qwen-prefill-0", and_=[current(D, 1)])
-    assert table(found["qwen-decode-1"]).gone == ()
 
 
 def test_a_new_generation_is_above_all_that_any_pod_or_the_status_has_seen() -> None:
@@ -214,6 +203,6 @@ def test_an_annotation_that_was_not_written_here_is_replaced(annotation: str) ->
 def test_the_status_sums_the_tables_up() -> None:
     done = settled(observed(pods=[current(P), current(D), current(D, 1), a_pod(D, 2).of_revision(CURRENT)]))
     found = summary(done)
-    assert (found.generation, found.engines, found.pairs) == (1, 4, 3)
+    assert (found.generation, found.engines, found.pairs) == (1, 4, 2)
     other = summary(settled(observed(pods=[current(P), current(D)])))
     assert found.digest != other.digest

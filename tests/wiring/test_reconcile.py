@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tandem_connector.contract.peers import PeerTable
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import PEERS_ANNOTATION, PLURAL, REVISION_LABEL
 from tandem_operator.kube.apply import Applier
@@ -185,6 +186,25 @@ async def test_what_is_reported_is_what_was_applied_in_the_same_look(bench: Benc
     bench.store_pod(a_ready_pod(Role.DECODE), Role.DECODE)
     await bench.reconcile()
     assert bench.status()["topology"]["pairs"] == 1
+
+
+async def test_a_pod_that_its_set_was_deleted_without_is_not_gone_until_it_is_deleted_itself(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    prefill = bench.store_pod(a_ready_pod(Role.PREFILL), Role.PREFILL)
+    bench.store_pod(a_ready_pod(Role.DECODE), Role.DECODE)
+    await bench.reconcile()
+
+    def table() -> PeerTable:
+        decode = bench.api.get("pods", "qwen-decode-0") or {}
+        return PeerTable.model_validate_json(decode["metadata"]["annotations"][PEERS_ANNOTATION])
+
+    bench.api.put("pods", {**prefill, "metadata": {**prefill["metadata"], "ownerReferences": []}})
+    await bench.reconcile()
+    assert (table().peers, table().gone) == ((), ())
+    bench.api.remove("pods", "qwen-prefill-0")
+    await bench.reconcile()
+    assert (table().peers, table().gone) == ((), (prefill["metadata"]["uid"],))
 
 
 async def test_pods_that_a_former_resource_left_are_not_engines_of_this_one(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from tandem_operator.kube.kinds import CHILD_KINDS, DEPLOYMENT, POD, RESOURCE, S
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.ownership import owns
 from tandem_operator.plan.children import key_of
+from tandem_operator.plan.pods import may_run
 from tandem_operator.plan.types import Manifest, ObjectKey, Observed
 
 
@@ -58,6 +59,7 @@ async def observe(client: Client, nodes: Nodes[ResourceKey], resource: Disaggreg
     # Pods that a former resource of this name left carry the same labels, but have another set as their controller.
     set_uids = {each["metadata"]["uid"] for each in sets.values()}
     engines = tuple(pod for pod in pods if (controller_of(pod) or {}).get("uid") in set_uids)
+    own = {pod["metadata"]["uid"] for pod in engines}
     key = ResourceKey(metadata.namespace, metadata.name)
     node_names = {name for pod in engines if (name := pod.get("spec", {}).get("nodeName"))}
     observed = Observed(
@@ -66,6 +68,7 @@ async def observe(client: Client, nodes: Nodes[ResourceKey], resource: Disaggreg
         front_door=_front_door(metadata.name, owned),
         owned=frozenset(owned),
         pods=engines,
+        strangers=frozenset(pod["metadata"]["uid"] for pod in pods if may_run(pod)) - own,
         nodes=await nodes.look(key, node_names),
     )
     return Surroundings(observed, live)

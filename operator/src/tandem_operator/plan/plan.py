@@ -35,7 +35,7 @@ def plan(observed: Observed, defaults: Defaults) -> Plan:
     return Plan(
         objects=objects,
         obsolete=_obsolete(observed, objects),
-        pod_patches=pod_patches(observed, revision),
+        pod_patches=pod_patches(observed, resolved, revision),
         key=_key(observed, resolved, revision),
     )
 

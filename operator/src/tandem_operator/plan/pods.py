@@ -8,10 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tandem_connector.contract.environment import HTTP_PORT
+from tandem_connector.contract.environment import HTTP_PORT, SIDE_CHANNEL_PORT
 from tandem_connector.contract.peers import Address, Network, Parallelism, Peer, PeerTable
 from tandem_connector.contract.types import EngineId, EngineState, Role
 from tandem_operator.api.names import (
+    FORMER_PEERS_ANNOTATION,
     NETWORK_LAYER_LABEL_PREFIX,
     PEERS_ANNOTATION,
     REVISION_LABEL,
@@ -43,22 +44,33 @@ class EnginePod:
     ready: bool
     """Kubernetes calls it ready, and its node still answers."""
     terminating: bool
+    is_over: bool
+    """It is terminating, and its engine's process has ended: there won't be another."""
+    exchanges: bool
+    """Its engine is of a configuration with `Push`, whatever the resource says now."""
     labelled_routable: bool
-    annotation: str | None
-    """Its peer table as it is now."""
+    annotations: Mapping[str, str]
+    """Those that tell of its peers, as they are now."""
+    network: Network
+    """As far as its node is known."""
+    node_closed: bool
+    """Its node takes no pods like this any more: it may be about to be emptied."""
     peer: Peer | None
     """How other engines are to see it; None while no process runs or its address isn't known."""
 
     @cached_property
     def table(self) -> PeerTable | None:
         """The peer table in its annotation; None when there is none or it can't be read."""
-        if self.annotation is None:
-            return None
         try:
-            table = PeerTable.model_validate_json(self.annotation)
+            table = PeerTable.model_validate_json(self.annotations.get(PEERS_ANNOTATION, ""))
         except ValidationError:
             return None
         return table if 0 <= table.generation <= _HIGHEST_GENERATION else None
+
+    @property
+    def former_peers(self) -> tuple[str, ...]:
+        """UIDs of pods that were in its table, and existed when they were last looked for."""
+        return tuple(filter(None, self.annotations.get(FORMER_PEERS_ANNOTATION, "").split(",")))
 
     @property
     def takes_requests(self) -> bool:
@@ -72,10 +84,33 @@ def engine_pods(observed: Observed) -> tuple[EnginePod, ...]:
     return tuple(sorted((pod for pod in pods if pod), key=lambda pod: (pod.role, pod.name, pod.uid)))
 
 
+def living(observed: Observed) -> frozenset[str]:
+    """UIDs of all pods in which an engine of the resource may run, whoever controls them."""
+    return observed.strangers | {pod["metadata"]["uid"] for pod in observed.pods if may_run(pod)}
+
+
+def may_run(manifest: Manifest) -> bool:
+    """Whether the pod's engine may run, now or later."""
+    return not _has_ended(manifest) and not _is_over(manifest)
+
+
+def _has_ended(manifest: Manifest) -> bool:
+    return manifest.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+
+
+def _is_over(manifest: Manifest) -> bool:
+    """A pod that is being deleted has its containers started no more."""
+    containers = manifest.get("status", {}).get("containerStatuses") or ()
+    return bool(manifest["metadata"].get("deletionTimestamp")) and any(
+        container["name"] == ENGINE_CONTAINER and "terminated" in (container.get("state") or {})
+        for container in containers
+    )
+
+
 def _read(manifest: Manifest, nodes: Mapping[str, Manifest]) -> EnginePod | None:
-    metadata, status = manifest["metadata"], manifest.get("status", {})
-    labels = metadata.get("labels") or {}
-    if labels.get(ROLE_LABEL) not in set(Role) or status.get("phase") in {"Succeeded", "Failed"}:
+    metadata = manifest["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if labels.get(ROLE_LABEL) not in set(Role) or _has_ended(manifest):
         return None
     role = Role(labels[ROLE_LABEL])
     node = nodes.get(manifest.get("spec", {}).get("nodeName") or "")
@@ -93,8 +128,14 @@ def _read(manifest: Manifest, nodes: Mapping[str, Manifest]) -> EnginePod | None
         template=labels.get(_HASH_LABEL, ""),
         ready=ready,
         terminating=terminating,
+        is_over=_is_over(manifest),
+        exchanges=_side_channel_port(manifest) != SIDE_CHANNEL_PORT,
         labelled_routable=labels.get(ROUTABLE_LABEL) == "true",
-        annotation=(metadata.get("annotations") or {}).get(PEERS_ANNOTATION),
+        annotations={
+            name: annotations[name] for name in (PEERS_ANNOTATION, FORMER_PEERS_ANNOTATION) if name in annotations
+        },
+        network=network_of(node),
+        node_closed=_is_closed(node, manifest),
         peer=_peer(manifest, role, state, network_of(node)),
     )
 
@@ -147,6 +188,29 @@ def network_of(node: Manifest | None) -> Network:
         and (depth := label.removeprefix(NETWORK_LAYER_LABEL_PREFIX)).isdecimal()
     }
     return Network(zone=labels.get(ZONE_LABEL), layers=tuple(layers[depth] for depth in sorted(layers)))
+
+
+def _is_closed(node: Manifest | None, pod: Manifest) -> bool:
+    """Whether a pod like this couldn't be put on the node now: it is cordoned, or has a taint that the pod doesn't tolerate.
+
+    Whoever is about to empty a node does one or the other first: `kubectl drain`, Karpenter, the cluster autoscaler, AWS's node
+    termination handler.
+    """
+    spec = (node or {}).get("spec", {})
+    tolerations = pod.get("spec", {}).get("tolerations") or ()
+    return bool(spec.get("unschedulable")) or any(
+        taint.get("effect") in {"NoSchedule", "NoExecute"} and not any(_tolerates(each, taint) for each in tolerations)
+        for taint in spec.get("taints") or ()
+    )
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """As Kubernetes' `Toleration.ToleratesTaint`; a time limit is none here."""
+    if toleration.get("effect") not in {None, "", taint.get("effect")}:
+        return False
+    if toleration.get("key") not in {None, "", taint.get("key")}:
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
 
 
 def _is_true(manifest: Manifest, condition: str) -> bool:

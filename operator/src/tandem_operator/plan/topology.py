@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who knows whom: the peer table of each engine pod, and whether the front door may use it.
 
-All engines of one revision know all of the other role. A table is rewritten only when what it says has changed, under a
-generation above all that was ever seen, so an engine can tell a new table from a late one.
+With `Push` a decode engine knows the prefill engines that it is paired with (`plan/pairing.py`), and these know it. With
+`NixlPull` vllm-router takes any prefill and any decode engine for a request, so all engines of a revision know all of the other role.
+While an engine drains, it and its successor know each other.
 
 An identity in a table is the pod's UID and the process's start as the API server tells it; the engine's own id ends
 differently (the process can't know what the API server will say). Both begin with the pod's UID up to the last dash, and both
@@ -10,42 +11,42 @@ change with each process; with `Push` the process that answers at the address te
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain
 
-from tandem_connector.contract.peers import Peer, PeerTable
-from tandem_connector.contract.types import Generation, Role, pod_of
-from tandem_operator.api.names import PEERS_ANNOTATION, ROUTABLE_LABEL
+from tandem_connector.contract.peers import Drain
+from tandem_connector.contract.types import EngineState, Generation, Role, pod_of
+from tandem_operator.api.names import ROUTABLE_LABEL
 from tandem_operator.api.status import Topology
-from tandem_operator.plan.pods import EnginePod, engine_pods
+from tandem_operator.plan.pairing import pairing
+from tandem_operator.plan.pairs import Engine, Pair, Standing
+from tandem_operator.plan.pods import EnginePod, engine_pods, living
+from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.successors import successors
+from tandem_operator.plan.tables import peer_annotations
 from tandem_operator.plan.types import Observed, PodPatch
 
 
-def pod_patches(observed: Observed, revision: str) -> tuple[PodPatch, ...]:
+def pod_patches(observed: Observed, resolved: Resolved, revision: str) -> tuple[PodPatch, ...]:
     """What is to be changed on the engine pods, of which those of `revision` may be used by the front door."""
-    pods = engine_pods(observed)
-    following = Generation(newest_generation(observed, pods) + 1)
-    patches = (_patch(pod, peers_of(pod, pods), gone_of(pod, pods), following, revision) for pod in pods)
-    return tuple(patch for patch in patches if patch)
-
-
-def peers_of(pod: EnginePod, pods: Sequence[EnginePod]) -> tuple[Peer, ...]:
-    """The engines that `pod` is to know: those of the other role and the same revision that have a process."""
-    return tuple(
-        other.peer for other in pods if other.peer and other.role is pod.role.other and other.revision == pod.revision
-    )
-
-
-def gone_of(pod: EnginePod, pods: Sequence[EnginePod]) -> tuple[str, ...]:
-    """UIDs of the pods that `pod` knew, and that have ended or exist no more; the latest last.
-
-    What it knew is in its present table. A pod without a process, for now, is not among them: its engine may be in a crash loop.
-    """
-    if pod.table is None:
-        return ()
-    exist = {each.uid for each in pods}
-    known = (*pod.table.gone, *(pod_of(peer.engine) for peer in pod.table.peers))
-    return tuple(uid for uid in dict.fromkeys(known) if uid not in exist)
+    everyone = engine_pods(observed)
+    pods = {pod.uid: pod for pod in everyone if not pod.is_over}
+    kinds = _kinds(tuple(pods.values()), single_zone=resolved.place.single_zone)
+    peers = _peers(pods, kinds, resolved.wiring.peers_per_decode)
+    heirs = successors(pods, kinds, peers) if resolved.wiring.migrate else {}
+    known = _with_successors(peers, heirs)
+    alive = living(observed)
+    following = Generation(newest_generation(observed, everyone) + 1)
+    patches = []
+    for uid, pod in pods.items():
+        listed = tuple(peer for other in sorted(known[uid]) if (peer := pods[other].peer))
+        annotations = peer_annotations(pod, listed, _drain(pod, pods.get(heirs.get(uid, ""))), alive, following)
+        routable = pod.ready and not pod.terminating and pod.revision == revision
+        if annotations != pod.annotations or routable != pod.labelled_routable:
+            labels = {ROUTABLE_LABEL: "true"} if routable else {}
+            patches.append(PodPatch(name=pod.name, uid=uid, labels=labels, annotations=annotations))
+    return tuple(patches)
 
 
 def newest_generation(observed: Observed, pods: Sequence[EnginePod]) -> Generation:
@@ -60,7 +61,11 @@ def summary(observed: Observed) -> Topology:
     tables = {pod.uid: pod.table for pod in pods}
     content = "\n".join(f"{uid}={table.digest}" for uid, table in sorted(tables.items()) if table)
     known = {
-        (pod.uid, peer.engine) for pod in pods if pod.role is Role.DECODE and pod.table for peer in pod.table.peers
+        (pod.uid, peer.engine)
+        for pod in pods
+        if pod.role is Role.DECODE and pod.table
+        for peer in pod.table.peers
+        if peer.role is Role.PREFILL
     }
     return Topology(
         generation=newest_generation(observed, pods),
@@ -70,26 +75,78 @@ def summary(observed: Observed) -> Topology:
     )
 
 
-def _patch(
-    pod: EnginePod, peers: tuple[Peer, ...], gone: tuple[str, ...], following: Generation, revision: str
-) -> PodPatch | None:
-    annotation = _annotation(pod, peers, gone, following)
-    routable = pod.ready and not pod.terminating and pod.revision == revision
-    if annotation == pod.annotation and routable == pod.labelled_routable:
-        return None
-    return PodPatch(
-        name=pod.name,
-        uid=pod.uid,
-        labels={ROUTABLE_LABEL: "true"} if routable else {},
-        annotations={PEERS_ANNOTATION: annotation},
+def _kinds(pods: Sequence[EnginePod], *, single_zone: bool) -> dict[str, tuple[str, ...]]:
+    """By UID, what engines must have in common to be peers.
+
+    Of a pod whose node isn't known, the zone is taken to be that of all others: its affinity sees to that.
+    """
+    zones: dict[str, set[str]] = defaultdict(set)
+    for pod in pods:
+        if pod.network.zone:
+            zones[pod.revision].add(pod.network.zone)
+    if not single_zone:
+        return {pod.uid: (pod.revision,) for pod in pods}
+    usual = {revision: min(found) for revision, found in zones.items() if len(found) == 1}
+    return {pod.uid: (pod.revision, pod.network.zone or usual.get(pod.revision, "")) for pod in pods}
+
+
+def _peers(
+    pods: Mapping[str, EnginePod], kinds: Mapping[str, tuple[str, ...]], per_decode: int
+) -> dict[str, frozenset[str]]:
+    """By UID, the engines of the other role that a pod is to know."""
+    pairs = pairing(
+        (_engine(pod, kinds[uid]) for uid, pod in pods.items() if pod.exchanges),
+        (pair for pod in pods.values() for pair in _present(pod)),
+        per_decode,
     )
+    known: dict[str, set[str]] = {uid: set() for uid in pods}
+    for prefill, decode in chain(pairs, _all_with_all(pods)):
+        known[prefill].add(decode)
+        known[decode].add(prefill)
+    return {uid: frozenset(others) for uid, others in known.items()}
 
 
-def _annotation(pod: EnginePod, peers: tuple[Peer, ...], gone: tuple[str, ...], following: Generation) -> str:
-    """The present table when it says the same, to the byte; else a new one of the following generation."""
-    present = pod.table
-    if present is not None:
-        same = PeerTable.of(present.generation, peers, gone=gone).to_annotation()
-        if same == pod.annotation:
-            return same
-    return PeerTable.of(following, peers, gone=gone).to_annotation()
+def _engine(pod: EnginePod, kind: tuple[str, ...]) -> Engine:
+    match pod.peer.state if pod.peer else None:
+        case EngineState.READY:
+            standing = Standing.READY
+        case EngineState.STARTING:
+            standing = Standing.STARTING
+        case EngineState.DRAINING | None:
+            standing = Standing.LEAVING
+    return Engine(pod.uid, pod.role, kind, (pod.network.zone or "", *pod.network.layers), standing)
+
+
+def _present(pod: EnginePod) -> Iterator[Pair]:
+    """The pairs that the pod's table tells of. Either side's will do: the other's leaves out who has no process now."""
+    for peer in pod.table.peers if pod.table else ():
+        other = pod_of(peer.engine)
+        if peer.role is pod.role.other:
+            yield Pair(pod.uid, other) if pod.role is Role.PREFILL else Pair(other, pod.uid)
+
+
+def _all_with_all(pods: Mapping[str, EnginePod]) -> Iterator[Pair]:
+    """Of the engines that don't exchange."""
+    of: dict[tuple[Role, str], list[str]] = defaultdict(list)
+    for uid, pod in pods.items():
+        if not pod.exchanges:
+            of[pod.role, pod.revision].append(uid)
+    for (role, revision), uids in tuple(of.items()):
+        if role is Role.PREFILL:
+            decodes = of.get((Role.DECODE, revision), ())
+            yield from (Pair(prefill, decode) for prefill in uids for decode in decodes)
+
+
+def _with_successors(peers: Mapping[str, Set[str]], heirs: Mapping[str, str]) -> dict[str, set[str]]:
+    known = {uid: set(others) for uid, others in peers.items()}
+    for ending, heir in heirs.items():
+        known[ending].add(heir)
+        known[heir].add(ending)
+    return known
+
+
+def _drain(pod: EnginePod, heir: EnginePod | None) -> Drain | None:
+    """Only a pod that is being deleted drains. Its node may come back, and a node that takes no new pods goes on with those it has."""
+    if not (pod.terminating and pod.exchanges):
+        return None
+    return Drain(successor=heir.peer.engine if heir and heir.peer else None)

@@ -63,7 +63,9 @@ class Observed:
     owned: frozenset[ObjectKey] = frozenset()
     """All children with the resource's label and an owner reference to it."""
     pods: tuple[Manifest, ...] = ()
-    """All engine pods with the resource's label."""
+    """All engine pods with the resource's label that its sets control."""
+    strangers: frozenset[str] = frozenset()
+    """UIDs of pods with the labels of the resource's engines that none of its sets controls (yet), and that haven't ended."""
     nodes: Mapping[str, Manifest] = field(default_factory=dict)
     """The nodes that these pods run on, by name."""
     refusals: tuple[Refusal, ...] = ()
