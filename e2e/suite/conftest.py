@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several end-to-end tests share."""
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,11 @@ from e2e.cluster.interface import Cluster
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
 from e2e.kubectl import Kubectl
+from e2e.suite.operator_process import OperatorProcess, operator, write_kubeconfig
 from tandem_operator.api.crd import CRD_NAME, definition
+from tandem_operator.api.names import KIND
+
+_NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +36,28 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
         yield cluster
     finally:
         cluster.down()
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rights as in the operator's table, so that every test here is also one of the table."""
+    return write_kubeconfig(control_plane, "tandem-operator", tmp_path_factory.mktemp("operator") / "kubeconfig")
+
+
+@pytest.fixture
+def kubectl(control_plane: Cluster) -> Iterator[Kubectl]:
+    """In a namespace of the test's own."""
+    namespace = f"test-{next(_NUMBERS)}"
+    Kubectl(control_plane).run("create", "namespace", namespace)
+    kubectl = Kubectl(control_plane, namespace)
+    yield kubectl
+    # Before the next test: an operator that serves all namespaces would look at what this one left.
+    kubectl.run("delete", KIND.lower(), "--all", "--wait")
+    kubectl.run("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture
+def replica(kubeconfig: Path, kubectl: Kubectl) -> Iterator[OperatorProcess]:
+    """One that serves all namespaces."""
+    with operator(kubeconfig, kubectl.namespace, "only") as replica:
+        yield replica

@@ -3,20 +3,18 @@
 
 import asyncio
 import base64
-import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from e2e.cluster.interface import Cluster
 from e2e.cluster.progress import wait_until
 from e2e.kubectl import Kubectl
-from e2e.suite.operator_process import ACCOUNT_NAMESPACE, OperatorProcess, operator, write_kubeconfig
+from e2e.suite.operator_process import ACCOUNT_NAMESPACE, OperatorProcess, operator
 from tandem_connector.contract.keys import ExchangeKey
 from tandem_connector.contract.peers import PeerTable
 from tandem_operator.api.names import API_VERSION, KIND, PEERS_ANNOTATION, RESOURCE_LABEL, ROUTABLE_LABEL
@@ -31,32 +29,6 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test
 Start = Callable[..., OperatorProcess]
 
 CHILDREN = "statefulset,deployment,service,configmap,serviceaccount,role,rolebinding"
-_NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def kubeconfig(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rights as in the operator's table, so that every test here is also one of the table."""
-    return write_kubeconfig(control_plane, "tandem-operator", tmp_path_factory.mktemp("operator") / "kubeconfig")
-
-
-@pytest.fixture
-def kubectl(control_plane: Cluster) -> Iterator[Kubectl]:
-    """In a namespace of the test's own."""
-    namespace = f"test-{next(_NUMBERS)}"
-    Kubectl(control_plane).run("create", "namespace", namespace)
-    kubectl = Kubectl(control_plane, namespace)
-    yield kubectl
-    # Before the next test: an operator that serves all namespaces would look at what this one left.
-    kubectl.run("delete", KIND.lower(), "--all", "--wait")
-    kubectl.run("delete", "namespace", namespace, "--wait=false")
-
-
-@pytest.fixture
-def replica(kubeconfig: Path, kubectl: Kubectl) -> Iterator[OperatorProcess]:
-    """One that serves all namespaces."""
-    with operator(kubeconfig, kubectl.namespace, "only") as replica:
-        yield replica
 
 
 def a_resource(**spec: Any) -> dict[str, Any]:
