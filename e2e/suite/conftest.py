@@ -14,7 +14,7 @@ from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess, operator, write_kubeconfig
-from tandem_operator.api.crd import CRD_NAME, definition
+from tandem_operator.api.crd import DEFINITIONS
 from tandem_operator.api.names import KIND
 
 _NUMBERS = itertools.count()
@@ -22,7 +22,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """An API server of its own with controllers, scheduler and simulated P5en nodes, that knows the CRD. Needs no root."""
+    """An API server of its own with controllers, scheduler and simulated P5en nodes, that knows the CRDs. Needs no root."""
     if sys.platform != "linux":
         pytest.skip("the local control plane runs on Linux only")
     if os.environ.get("CLUSTER", "local") not in {"", "local"}:
@@ -31,14 +31,15 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
     try:
         cluster.up()
         kubectl = Kubectl(cluster)
-        kubectl.apply(definition())
-        kubectl.run("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=30s")
+        kubectl.apply(*(each.manifest() for each in DEFINITIONS))
+        definitions = [f"crd/{each.name}" for each in DEFINITIONS]
+        kubectl.run("wait", "--for=condition=Established", *definitions, "--timeout=30s")
         yield cluster
     finally:
         cluster.down()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kubeconfig(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rights as in the operator's table, so that every test here is also one of the table."""
     return write_kubeconfig(control_plane, "tandem-operator", tmp_path_factory.mktemp("operator") / "kubeconfig")

@@ -60,6 +60,16 @@ def tensor(prefill: int, decode: int) -> dict[str, Change]:
     return {"prefill": {"parallelism": {"tensor": prefill}}, "decode": {"parallelism": {"tensor": decode}}}
 
 
+def replicas(prefill: int, decode: int) -> dict[str, Change]:
+    """The parts of `spec` with these numbers of engines."""
+    return {"prefill": {"replicas": prefill}, "decode": {"replicas": decode}}
+
+
+def scaling(**fields: object) -> Change:
+    """A change of `spec.scaling`."""
+    return spec(scaling=fields)
+
+
 def volume(**fields: str) -> Change:
     """A change of the volume that the model is on."""
     return spec(model={"source": {"volume": fields}})

@@ -4,6 +4,7 @@
 from typing import Final
 
 from e2e.suite.refusals import CPU, PULL, Refusal, accelerator, spec, tensor, volume
+from e2e.suite.scaling_refusals import SCALING_REFUSALS
 
 RULE_REFUSALS: Final = (
     Refusal(
@@ -329,5 +330,6 @@ RULE_REFUSALS: Final = (
         spec(transfer={"backend": "LIBFABRIC"}, accelerator={"efa": {"perPod": 0}}),
         spec(transfer={"backend": "LIBFABRIC"}, accelerator={"efa": {"perPod": 1}}),
     ),
+    *SCALING_REFUSALS,
 )
 """Refusals by the rules, at least one for each."""

@@ -3,7 +3,7 @@
 
 from typing import Final
 
-from e2e.suite.refusals import PULL, Refusal, accelerator, spec, volume
+from e2e.suite.refusals import PULL, Refusal, accelerator, scaling, spec, volume
 
 SCHEMA_REFUSALS: Final = (
     Refusal(
@@ -144,6 +144,41 @@ SCHEMA_REFUSALS: Final = (
         "Required value",
         spec(transfer={"auth": {"secretRef": {"name": "keys"}}}),
         spec(transfer={"auth": {"secretRef": {"name": "keys", "key": "chat"}}}),
+    ),
+    *(
+        Refusal(
+            f"a ratio that {why}",
+            "spec.scaling.ratio.min",
+            f'Invalid value: "{wrong}": spec.scaling.ratio.min in body should match',
+            scaling(ratio={"min": wrong}),
+            scaling(ratio={"min": right}),
+        )
+        for why, wrong, right in (
+            ("is a decimal number", "0.25", "1/4"),
+            ("is a whole number", "2", "2/1"),
+            ("allows no prefill engine", "0/1", "1/99"),
+        )
+    ),
+    Refusal(
+        "a ratio that is a number",
+        "spec.scaling.ratio.max",
+        'Invalid value: "number"',
+        scaling(ratio={"max": 0.5}),
+        scaling(ratio={"max": "1/2"}),
+    ),
+    Refusal(
+        "a budget of no GPUs",
+        "spec.scaling.gpuBudget",
+        "Invalid value: 0: spec.scaling.gpuBudget in body should be greater than or equal to 1",
+        scaling(gpuBudget=0),
+        scaling(gpuBudget=1),
+    ),
+    Refusal(
+        "more engines at most than there may be",
+        "spec.prefill.autoscaling.maxReplicas",
+        "Invalid value: 1001: spec.prefill.autoscaling.maxReplicas in body should be less than or equal to 1000",
+        spec(prefill={"autoscaling": {"maxReplicas": 1001}}),
+        spec(prefill={"autoscaling": {"maxReplicas": 1000}}),
     ),
     Refusal(
         "a policy that vllm-router does not have",

@@ -18,13 +18,15 @@ from e2e.cluster.progress import wait_until
 from e2e.cluster.tools import run_helm
 from e2e.kubectl import Kubectl
 from e2e.suite.refusals import BASE
+from tandem_operator.api.crd import DEFINITIONS, RESOURCE, SCALER
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(1800)]  # The first test may have to build Kubernetes.
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "tandem"
 NAMESPACE = "tandem-system"
-CRD = "disaggregatedinferences.tandem.dev"
+CRD = RESOURCE.name
+CRDS = [each.name for each in DEFINITIONS]
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:tandem"
 
 
@@ -56,7 +58,7 @@ class Release:
         return done.stdout.strip() == "yes"
 
     def establish_definition(self) -> None:
-        self.kubectl.run("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+        self.kubectl.run("wait", "--for=condition=Established", *(f"crd/{name}" for name in CRDS), "--timeout=30s")
 
 
 def _set(settings: tuple[str, ...]) -> list[str]:
@@ -83,7 +85,7 @@ def release(cluster: Cluster) -> Release:
     """Nothing of the chart is there."""
     release = Release(cluster)
     release.uninstall()
-    release.kubectl.run("delete", "crd", CRD, "--ignore-not-found")
+    release.kubectl.run("delete", "crd", *CRDS, "--ignore-not-found")
     return release
 
 
@@ -110,7 +112,7 @@ def test_a_resource_can_be_made_right_after_the_installation(release: Release) -
 
     table = release.kubectl.run("get", "tandem", "-o", "wide").splitlines()
     assert table[0].split() == ["NAME", "READY", "PREFILL", "DECODE", "MODEL", "AGE"]
-    assert table[1].split()[:2] == ["crd-rules", "Qwen/Qwen3-32B"]
+    assert table[1].split()[:2] == ["disaggregatedinference.tandem.dev/crd-rules", "Qwen/Qwen3-32B"]
 
 
 def test_the_operators_account_may_do_in_all_namespaces_what_it_needs(release: Release) -> None:
@@ -146,6 +148,9 @@ def test_an_editor_of_a_namespace_may_edit_resources_in_it_and_a_viewer_may_see_
     # The API server adds aggregated rules a moment later.
     wait_until("aggregated rules", lambda: release.allows("jane", "create", CRD, "default"), timeout=30)
     wait_until("aggregated rules", lambda: release.allows("joe", "watch", CRD, "default"), timeout=30)
+    assert release.allows("jane", "update", SCALER.name, "default", "scale")
+    assert not release.allows("jane", "create", SCALER.name, "default")
+    assert not release.allows("joe", "update", SCALER.name, "default", "scale")
     assert not release.allows("joe", "create", CRD, "default")
     assert not release.allows("jane", "create", CRD, NAMESPACE)
 
@@ -187,7 +192,7 @@ def test_uninstalling_takes_the_definition_along_when_told_so(release: Release) 
 
     release.uninstall()
 
-    wait_until("the end of the definition", lambda: release.kubectl.get("crd", CRD) is None, timeout=30)
+    wait_until("the end of the definitions", lambda: all(release.kubectl.get("crd", name) is None for name in CRDS), 30)
 
 
 def test_nothing_else_is_left_after_uninstalling(release: Release) -> None:

@@ -18,7 +18,7 @@ from e2e.suite.rule_refusals import RULE_REFUSALS
 from e2e.suite.schema_refusals import SCHEMA_REFUSALS
 from tandem_operator.api import names
 from tandem_operator.api.accelerators import PROFILES
-from tandem_operator.api.crd import resource_schema
+from tandem_operator.api.crd import RESOURCE
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.plan.resolve import resolve
 from tandem_operator.plan.types import Defaults
@@ -105,7 +105,12 @@ def test_the_longest_arguments_that_the_schema_allows_stay_within_the_cost_of_ru
     assert len(create(body)["spec"]["frontDoor"]["args"]) == 64
 
 
-_OPTIONAL_TENSOR = st.sampled_from([{}, *({"parallelism": {"tensor": size}} for size in (1, 2, 3, 4, 8, 16))])
+_TENSORS = st.sampled_from([{"tensor": size} for size in (1, 2, 3, 4, 8, 16)])
+_BOUNDS = st.fixed_dictionaries({}, optional={"minReplicas": st.integers(0, 2), "maxReplicas": st.integers(0, 4)})
+_ROLE = st.fixed_dictionaries(
+    {}, optional={"parallelism": _TENSORS, "replicas": st.integers(0, 4), "autoscaling": _BOUNDS}
+)
+_RATIOS = st.sampled_from(["1/4", "1/3", "2/3", "1/1", "2/1", "99/99"])
 _DEVICES = st.fixed_dictionaries(
     {
         "accelerator": st.fixed_dictionaries(
@@ -119,13 +124,18 @@ _DEVICES = st.fixed_dictionaries(
                 "resourceClaims": st.just([{"name": "devices", "resourceClaimTemplateName": "gpus-and-efas"}]),
             },
         ),
-        "prefill": _OPTIONAL_TENSOR,
-        "decode": _OPTIONAL_TENSOR,
-        "scaling": st.fixed_dictionaries(
-            {}, optional={"drain": st.sampled_from([{}, {"timeout": "5s"}, {"timeout": "4s"}])}
-        ),
+        "prefill": _ROLE,
+        "decode": _ROLE,
     },
     optional={
+        "scaling": st.fixed_dictionaries(
+            {},
+            optional={
+                "ratio": st.fixed_dictionaries({}, optional={"min": _RATIOS, "max": _RATIOS}),
+                "gpuBudget": st.sampled_from([1, 8, 16, 64]),
+                "drain": st.sampled_from([{}, {"timeout": "5s"}, {"timeout": "4s"}]),
+            },
+        ),
         "transfer": st.fixed_dictionaries(
             {},
             optional={
@@ -171,7 +181,7 @@ def test_every_rule_of_the_definition_has_a_refusal() -> None:
 
     untested = [
         (field, message)
-        for field, message in _rules(resource_schema(), "")
+        for field, message in _rules(RESOURCE.schema(), "")
         if not any(field == at and re.fullmatch(_any_value(message), words) for at, words in tested)
     ]
 

@@ -5,7 +5,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 from e2e.cluster.progress import wait_until
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import ACCOUNT_NAMESPACE, OperatorProcess, operator
+from e2e.suite.served import a_resource, condition, engines, tables, wait_for
 from tandem_connector.contract.keys import ExchangeKey
-from tandem_connector.contract.peers import PeerTable
-from tandem_operator.api.names import API_VERSION, KIND, PEERS_ANNOTATION, RESOURCE_LABEL, ROUTABLE_LABEL
+from tandem_operator.api.names import KIND, RESOURCE_LABEL, ROUTABLE_LABEL
 from tandem_operator.kube.access import find_access
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.errors import Conflict
@@ -26,62 +26,15 @@ from tandem_operator.metrics import Metrics
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test may have to build Kubernetes.
 
-Start = Callable[..., OperatorProcess]
-
 CHILDREN = "statefulset,deployment,service,configmap,serviceaccount,role,rolebinding"
-
-
-def a_resource(**spec: Any) -> dict[str, Any]:
-    """Engines on simulated P5en nodes, one of each role."""
-    everywhere = {"spec": {"tolerations": [{"operator": "Exists"}]}}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": "qwen"},
-        "spec": {
-            "model": {"name": "Qwen/Qwen3-32B"},
-            "engine": {"image": "vllm/vllm-openai:v0.32.0"},
-            "accelerator": {"instanceType": "p5en.48xlarge"},
-            "prefill": {"replicas": 1, "parallelism": {"tensor": 8}},
-            "decode": {"replicas": 1, "parallelism": {"tensor": 8}},
-            "frontDoor": {"podTemplate": everywhere},
-            **spec,
-        },
-    }
-
-
-def condition(kubectl: Kubectl, kind: str) -> Mapping[str, Any]:
-    resource = kubectl.get(KIND.lower(), "qwen") or {}
-    conditions = resource.get("status", {}).get("conditions", [])
-    return next((each for each in conditions if each["type"] == kind), {})
-
-
-def wait_for(kubectl: Kubectl, kind: str, status: str = "True", reason: str | None = None) -> None:
-    def is_so() -> bool:
-        found = condition(kubectl, kind)
-        return found.get("status") == status and reason in (None, found.get("reason"))
-
-    wait_until(f"{kind} to be {status}", is_so, timeout=60)
 
 
 def children(kubectl: Kubectl) -> list[Mapping[str, Any]]:
     return [item for kind in CHILDREN.split(",") for item in kubectl.list(kind, f"{RESOURCE_LABEL}=qwen")]
 
 
-def engines(kubectl: Kubectl) -> list[Mapping[str, Any]]:
-    return kubectl.list("pod", f"{RESOURCE_LABEL}=qwen,tandem.dev/role in (prefill,decode)")
-
-
 def versions(objects: list[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
     return {(item["kind"], item["metadata"]["uid"]): item["metadata"]["resourceVersion"] for item in objects}
-
-
-def tables(kubectl: Kubectl) -> dict[str, PeerTable]:
-    return {
-        pod["metadata"]["name"]: PeerTable.model_validate_json(pod["metadata"]["annotations"][PEERS_ANNOTATION])
-        for pod in engines(kubectl)
-        if PEERS_ANNOTATION in pod["metadata"].get("annotations", {})
-    }
 
 
 def may(kubectl: Kubectl, verb: str, resource: str) -> bool:

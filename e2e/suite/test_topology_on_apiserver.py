@@ -8,7 +8,7 @@ import pytest
 from e2e.cluster.progress import wait_until
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess
-from e2e.suite.test_operator_on_apiserver import a_resource, engines, tables, wait_for
+from e2e.suite.served import a_resource, engines, tables, wait_for
 from tandem_connector.contract.types import EngineState, pod_of
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test may have to build Kubernetes.

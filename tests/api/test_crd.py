@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 
 from tandem_operator.api.base import ApiModel
-from tandem_operator.api.crd import definition, generated_files, main, resource_schema
+from tandem_operator.api.crd import RESOURCE, SCALER, generated_files, main
 from tandem_operator.api.reference import conditions_reference
+from tandem_operator.api.scaler import ScalerSpec, ScalerStatus
 from tandem_operator.api.schema import Schema
 from tandem_operator.api.spec import Spec
 from tandem_operator.api.status import ConditionType, Reason, Status
@@ -20,9 +21,10 @@ from tests.api.strategies import objects_of
 
 ROOT = Path(__file__).parents[2]
 
-_SCHEMA = resource_schema()
-_SPEC = _SCHEMA["properties"]["spec"]
-_STATUS = _SCHEMA["properties"]["status"]
+_SPEC = RESOURCE.schema()["properties"]["spec"]
+_STATUS = RESOURCE.schema()["properties"]["status"]
+_SCALER_SPEC = SCALER.schema()["properties"]["spec"]
+_SCALER_STATUS = SCALER.schema()["properties"]["status"]
 
 PATIENT = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -67,6 +69,16 @@ def test_every_status_that_the_schema_allows_is_read_and_written_back_within_the
     assert _leaves(_wire(status)) >= _leaves(wire)
 
 
+@PATIENT
+@given(objects_of(_SCALER_SPEC), objects_of(_SCALER_STATUS))
+def test_every_scaler_that_the_schema_allows_is_read_and_written_back(spec: dict[str, Any], status: Any) -> None:
+    assert _wire(ScalerSpec.model_validate(spec)) == spec
+    written = _wire(ScalerStatus.model_validate(status))
+
+    _valid(_SCALER_STATUS).validate(written)
+    assert _leaves(written) >= _leaves(status)
+
+
 def _leaves(value: Any, path: str = "") -> set[tuple[str, str]]:
     """Path and text of every leaf; a number is as good as its text, and an empty list as none."""
     match value:
@@ -87,7 +99,12 @@ def _nodes(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
         yield from _nodes(schema["additionalProperties"], f"{path}.*")
 
 
-_NODES = [*_nodes(_SPEC, "spec"), *_nodes(_STATUS, "status")]
+_NODES = [
+    *_nodes(_SPEC, "spec"),
+    *_nodes(_STATUS, "status"),
+    *_nodes(_SCALER_SPEC, "scaler.spec"),
+    *_nodes(_SCALER_STATUS, "scaler.status"),
+]
 
 
 def test_every_field_has_a_meaning() -> None:
@@ -125,7 +142,7 @@ def test_no_default_is_written_into_stored_objects() -> None:
 
 
 def test_the_definition_names_what_users_type() -> None:
-    spec = definition()["spec"]
+    spec = RESOURCE.manifest()["spec"]
 
     assert spec["names"]["shortNames"] == ["pdi"]
     assert spec["names"]["categories"] == ["tandem"]
@@ -138,6 +155,22 @@ def test_the_definition_names_what_users_type() -> None:
         ("Model", 1),
         ("Age", 0),
     ]
+
+
+def test_the_scalers_definition_has_what_an_autoscaler_needs() -> None:
+    spec = SCALER.manifest()["spec"]
+
+    assert spec["names"]["shortNames"] == ["pdscaler"]
+    [version] = spec["versions"]
+    assert version["subresources"] == {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    }
+    assert _SCALER_SPEC["required"] == ["replicas"], "the scale subresource fails where it is absent"
 
 
 def test_the_generated_definition_fits_a_client_side_apply() -> None:
@@ -166,4 +199,4 @@ def test_check_says_what_differs_and_write_puts_it_right(tmp_path: Path, capsys:
     assert main(["check", *root]) == 1
     assert capsys.readouterr().out == "differs from the models: crds/tandem.dev_disaggregatedinferences.yaml\n"
     assert main(["write", *root]) == 0
-    assert yaml.safe_load(stale.read_text()) == definition()
+    assert yaml.safe_load(stale.read_text()) == RESOURCE.manifest()

@@ -5,7 +5,7 @@ from tests.builders.nodes import a_node
 from tests.builders.pods import a_pod, a_ready_pod
 from tests.builders.resources import a_resource
 from tests.builders.surroundings import DEFAULTS, carried_out, observed, settled
-from tests.builders.workloads import TEMPLATE, a_deployment, a_set
+from tests.builders.workloads import TEMPLATE, a_deployment, a_scaler, a_set
 
 __all__ = [
     "DEFAULTS",
@@ -15,6 +15,7 @@ __all__ = [
     "a_pod",
     "a_ready_pod",
     "a_resource",
+    "a_scaler",
     "a_set",
     "carried_out",
     "observed",

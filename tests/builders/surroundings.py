@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tandem_connector.contract.types import Role
+from tandem_operator.api.names import ROLE_LABEL
 from tandem_operator.plan.children import key_of
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.types import Defaults, Observed, Plan
@@ -40,8 +41,9 @@ def carried_out(seen: Observed, planned: Plan) -> Observed:
     for pod in seen.pods:
         patch = patches.get(pod["metadata"]["uid"])
         pods.append(PodBuilder(dict(pod)).patched(patch.labels, patch.annotations).build() if patch else pod)
+    made = {Role(manifest["metadata"]["labels"][ROLE_LABEL]): manifest for manifest in planned.new}
     owned = seen.owned - set(planned.obsolete) | {key_of(manifest) for manifest in planned.objects}
-    return replace(seen, pods=tuple(pods), owned=owned)
+    return replace(seen, pods=tuple(pods), owned=owned, scalers={**made, **seen.scalers})
 
 
 def settled(seen: Observed) -> Observed:

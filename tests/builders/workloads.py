@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A StatefulSet and a Deployment with the status that their controllers give them."""
+"""A StatefulSet and a Deployment with the status that their controllers give them, and a scaler."""
 
 from typing import Any
 
 from tandem_connector.contract.types import Role
-from tandem_operator.api.names import front_door_name, role_name
+from tandem_operator.api.names import API_VERSION, SCALER_KIND, front_door_name, role_name
 
 TEMPLATE = "t1"
 """The template hash of pods that are up to date."""
@@ -36,4 +36,19 @@ def a_deployment(
             "availableReplicas": available,
             "conditions": list(conditions),
         },
+    }
+
+
+def a_scaler(role: Role, replicas: int, *, resource: str = "qwen") -> dict[str, Any]:
+    """Somebody asks it for so many engines."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": SCALER_KIND,
+        "metadata": {
+            "name": role_name(resource, role),
+            "namespace": "models",
+            "uid": f"scaler-{role}",
+            "generation": 3,
+        },
+        "spec": {"replicas": replicas},
     }

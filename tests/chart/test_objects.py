@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tandem_operator.api.crd import definition
+from tandem_operator.api.crd import DEFINITIONS, Definition
 from tests.chart.rendering import CHART, HelmError, Manifest, environment, kinds, one, operator_container, render
 
 GOLDEN = Path(__file__).parent / "default.yaml"
@@ -122,15 +122,20 @@ def test_probes_ask_for_what_the_operator_serves() -> None:
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
 
 
-def test_the_definition_is_the_generated_one_and_outlives_the_release() -> None:
-    crd = one(render(), "CustomResourceDefinition", "disaggregatedinferences.tandem.dev")
+each_definition = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.kind)
+
+
+@each_definition
+def test_a_definition_is_the_generated_one_and_outlives_the_release(definition: Definition) -> None:
+    crd = one(render(), "CustomResourceDefinition", definition.name)
 
     assert crd["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
-    assert crd == definition()
+    assert crd == definition.manifest()
 
 
-def test_the_definition_goes_with_the_release_when_told_so() -> None:
-    crd = one(render({"crds": {"keep": False}}), "CustomResourceDefinition", "disaggregatedinferences.tandem.dev")
+@each_definition
+def test_a_definition_goes_with_the_release_when_told_so(definition: Definition) -> None:
+    crd = one(render({"crds": {"keep": False}}), "CustomResourceDefinition", definition.name)
 
     assert "annotations" not in crd["metadata"]
 

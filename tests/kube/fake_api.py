@@ -186,11 +186,11 @@ class FakeApi:
             if request.method == method and part in request.path:
                 self._answers.remove(canned)
                 return web.Response(status=status, headers=headers, text=text)
-        if (discovery := self._discover(request.path)) is not None:
-            return web.json_response(discovery)
         match = _PATH.fullmatch(request.path)
         if match is None:
             self.discovered.append(request.path)
+        if (discovery := self._discover(request.path)) is not None:
+            return web.json_response(discovery)
         if match is None or match["plural"] not in self.served.get(match["version"], ()):
             return _failure(404, "the server could not find the requested resource")
         target = _Target(match["version"], match["plural"], match["namespace"], match["name"], match["subresource"])

@@ -19,6 +19,7 @@ from tests.kube.test_client import IMMUTABLE_SET, failure, pod
 OWNER = Metadata(name="qwen", namespace="models", uid="owner-uid")
 SERVICE = ObjectKey("v1", "Service", "qwen")
 SET = ObjectKey("apps/v1", "StatefulSet", "qwen-decode")
+SCALER = ObjectKey("tandem.dev/v1alpha1", "DisaggregatedInferenceScaler", "qwen-prefill")
 
 
 def child(key: ObjectKey = SERVICE, uid: str = OWNER.uid, **content: Any) -> dict[str, Any]:
@@ -73,6 +74,37 @@ async def test_an_unchanged_child_is_not_sent_again(api: FakeApi, applier: Appli
     assert patches(api) == ["qwen"]
     assert again.live[SERVICE]["spec"] == {"ports": [8000]}
     assert metrics.registry.get_sample_value("tandem_applies_total", {"kind": "Service", "result": "skipped"}) == 1
+
+
+async def apply_scaler(applier: Applier, api: FakeApi) -> Applied:
+    wanted = child(SCALER)
+    del wanted["spec"]
+    return await applier.children(OWNER, [wanted], live(api), [child(SCALER, spec={"replicas": 2})])
+
+
+async def test_a_child_with_a_field_for_others_is_made_with_it_and_applied_without(
+    api: FakeApi, applier: Applier
+) -> None:
+    applied = await apply_scaler(applier, api)
+    assert applied.live[SCALER]["spec"] == {"replicas": 2}
+    stored = api.get("disaggregatedinferencescalers", "qwen-prefill") or {}
+    api.put("disaggregatedinferencescalers", {**stored, "metadata": {**stored["metadata"]}, "spec": {"replicas": 7}})
+    again = await apply_scaler(applier, api)
+    assert again.live[SCALER]["spec"] == {"replicas": 7}
+    assert [method for method, _, _ in api.writes] == ["POST", "PATCH", "PATCH"]
+
+
+async def test_a_child_that_somebody_makes_at_the_same_time_is_looked_at_again(api: FakeApi, applier: Applier) -> None:
+    api.answer("POST", "/disaggregatedinferencescalers", failure(409, "already exists"))
+    with pytest.raises(Requeue, match="already exists"):
+        await apply_scaler(applier, api)
+
+
+async def test_a_new_child_that_the_server_refuses_is_a_refusal(api: FakeApi, applier: Applier) -> None:
+    api.answer("POST", "/disaggregatedinferencescalers", failure(403, "exceeded quota"))
+    applied = await apply_scaler(applier, api)
+    assert [(each.key, "exceeded quota" in each.message) for each in applied.refusals] == [(SCALER, True)]
+    assert patches(api) == []
 
 
 async def test_a_child_is_sent_when_the_plan_wants_something_else(api: FakeApi, applier: Applier) -> None:

@@ -35,7 +35,26 @@ _TRANSFERS: list[dict[str, Any]] = [
     {"disaggregateAboveTokens": 0, "auth": {"secretRef": {"name": "keys", "key": "chat"}}},
     {"peersPerDecode": 1},
 ]
+_BOUNDS: list[dict[str, int]] = [{"minReplicas": 1}, {"maxReplicas": 4}, {"minReplicas": 0, "maxReplicas": 2}]
+_SCALINGS: list[dict[str, Any]] = [
+    {},
+    {"ratio": {"min": "1/2"}},
+    {"ratio": {"min": "1/4", "max": "1/1"}, "gpuBudget": 16},
+]
 _text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
+
+
+@st.composite
+def _sized(draw: st.DrawFn, resource: ResourceBuilder) -> ResourceBuilder:
+    """With any numbers of engines, fixed or left open."""
+    for role in Role:
+        if (replicas := draw(st.none() | st.integers(0, 3))) is not None:
+            resource = resource.with_spec(str(role), "replicas", value=replicas)
+        if bounds := draw(st.none() | st.sampled_from(_BOUNDS)):
+            resource = resource.with_spec(str(role), "autoscaling", value=bounds)
+    for field, value in draw(st.sampled_from(_SCALINGS)).items():
+        resource = resource.with_spec("scaling", field, value=value)
+    return resource
 
 
 @st.composite
@@ -51,10 +70,9 @@ def resources(draw: st.DrawFn) -> ResourceBuilder:
         resource = resource.with_tensor(draw(tensors))
         resource = resource.with_spec("transfer", value=draw(st.sampled_from(_TRANSFERS)))
         if draw(st.booleans()):
-            resource = resource.with_spec(
-                "scaling", value={"drain": {"timeout": "30s", "migrate": draw(st.booleans())}}
-            )
-    resource = resource.with_prefill(draw(st.integers(0, 3))).with_decode(draw(st.integers(0, 3)))
+            drain = {"timeout": "30s", "migrate": draw(st.booleans())}
+            resource = resource.with_spec("scaling", "drain", value=drain)
+    resource = draw(_sized(resource))
     resource = resource.with_arguments(*draw(st.lists(_text, max_size=3)))
     if draw(st.booleans()):
         resource = resource.with_overlay(Role.DECODE, _OVERLAY)

@@ -63,6 +63,7 @@ def test_all_conditions_are_set_from_first_sight() -> None:
         "Progressing": ("True", "RollingOut"),
         "Degraded": ("False", "Healthy"),
         "SpecValid": ("True", "Valid"),
+        "ScalingLimited": ("False", "AsAsked"),
     }
     assert events(found) == [("RollingOut", False)]
 
@@ -75,6 +76,7 @@ def test_a_resource_is_ready_when_all_that_it_wants_takes_requests() -> None:
         "Progressing": ("False", "Settled"),
         "Degraded": ("False", "Healthy"),
         "SpecValid": ("True", "Valid"),
+        "ScalingLimited": ("False", "AsAsked"),
     }
     assert found.again is None
     assert found.status.endpoint == "http://qwen.models.svc:8000"
@@ -317,6 +319,7 @@ def test_an_invalid_spec_is_named_and_what_runs_goes_on() -> None:
         "Progressing": ("False", "Invalid"),
         "Degraded": ("True", "Invalid"),
         "SpecValid": ("False", "Invalid"),
+        "ScalingLimited": ("False", "Invalid"),
     }
     assert condition(found, ConditionType.SPEC_VALID).message == "spec.decode.podTemplate.spec: must be a map"
     assert events(found) == [("Invalid", True)], "one cause, one event"

@@ -7,7 +7,10 @@ from functools import cache
 import kubernetes_validate
 import pytest
 from hypothesis import given, settings
+from jsonschema import Draft202012Validator
 
+from tandem_operator.api.crd import SCALER
+from tandem_operator.api.names import SCALER_KIND
 from tandem_operator.plan.plan import plan
 from tests.builders import DEFAULTS, observed
 from tests.builders.resources import ResourceBuilder
@@ -28,8 +31,17 @@ def schemas_read_once() -> Iterator[None]:
 @settings(max_examples=40, deadline=None)
 def test_every_object_of_any_resource_is_valid_in_every_supported_version(resource: ResourceBuilder) -> None:
     for manifest in plan(observed(resource), DEFAULTS).objects:
+        if manifest["kind"] == SCALER_KIND:
+            continue
         for version in VERSIONS:
             kubernetes_validate.validate(manifest, version, strict=True)
+
+
+@given(resource=resources())
+@settings(max_examples=40, deadline=None)
+def test_every_new_scaler_of_any_resource_fits_its_definition(resource: ResourceBuilder) -> None:
+    for scaler in plan(observed(resource), DEFAULTS).new:
+        Draft202012Validator(SCALER.schema()).validate(scaler)
 
 
 def test_the_check_notices_a_field_that_kubernetes_does_not_know() -> None:

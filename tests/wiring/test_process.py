@@ -16,7 +16,7 @@ import yaml
 from aiohttp.test_utils import unused_port
 
 from tandem_operator.api.names import PLURAL
-from tandem_operator.kube.kinds import RESOURCE
+from tandem_operator.kube.kinds import RESOURCE, SCALER, Kind
 from tandem_operator.settings import Settings
 from tandem_operator.wiring.process import run
 from tests.builders import a_resource
@@ -98,8 +98,9 @@ async def test_a_resource_gets_its_children_and_the_process_ends_cleanly_on_sigt
     assert lease["spec"]["holderIdentity"] == ""
 
 
-async def test_it_waits_for_its_crd_and_is_not_ready_before(tmp_path: Path) -> None:
-    api = new_api(without=(RESOURCE,))
+@pytest.mark.parametrize("missing", [RESOURCE, SCALER], ids=lambda kind: kind.kind)
+async def test_it_waits_for_its_crds_and_is_not_ready_before(tmp_path: Path, missing: Kind) -> None:
+    api = new_api(without=(missing,))
     async with serve(api), running(api, tmp_path) as operator:
         await until(lambda: "/apis/tandem.dev/v1alpha1" in api.discovered)
         status, text = await operator.ask("/readyz")

@@ -9,7 +9,7 @@ import pytest
 
 from tandem_connector.contract.peers import PeerTable
 from tandem_connector.contract.types import Role
-from tandem_operator.api.names import PEERS_ANNOTATION, PLURAL, REVISION_LABEL
+from tandem_operator.api.names import PEERS_ANNOTATION, PLURAL, REVISION_LABEL, SCALER_PLURAL
 from tandem_operator.kube.apply import Applier
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.kinds import CHILD_KINDS
@@ -292,6 +292,7 @@ async def test_an_unreadable_resource_at_first_sight_has_all_conditions(bench: B
         "Progressing": "Unknown",
         "Degraded": "Unknown",
         "SpecValid": "False",
+        "ScalingLimited": "Unknown",
     }
 
 
@@ -369,6 +370,62 @@ async def test_the_next_look_is_when_the_plan_asks_for_it_or_at_the_next_resync(
     again = await bench.reconciler(outcome=report)(KEY)
     assert again is not None
     assert least <= again <= most
+
+
+def _scale(bench: Bench, role: Role, replicas: int) -> None:
+    """As an autoscaler does."""
+    scaler = bench.api.get(SCALER_PLURAL, f"qwen-{role}") or {}
+    bench.api.put(SCALER_PLURAL, {**scaler, "metadata": {**scaler["metadata"]}, "spec": {"replicas": replicas}})
+
+
+def _replicas(bench: Bench, role: Role) -> int:
+    return int((bench.api.get("statefulsets", f"qwen-{role}") or {})["spec"]["replicas"])
+
+
+async def test_a_set_follows_its_scaler_and_nobody_contradicts_the_autoscaler(bench: Bench) -> None:
+    bench.store(a_resource().with_decode(2))
+    await bench.reconcile()
+    assert bench.stored(SCALER_PLURAL) == ["qwen-prefill"]
+    _scale(bench, Role.PREFILL, 3)
+    await bench.reconcile()
+    assert (_replicas(bench, Role.PREFILL), _replicas(bench, Role.DECODE)) == (3, 2)
+    again = bench.reconciler()
+    await again(KEY)
+    scaler = bench.api.get(SCALER_PLURAL, "qwen-prefill") or {}
+    assert scaler["spec"] == {"replicas": 3}
+    assert scaler["status"]["selector"] == "tandem.dev/resource=qwen,tandem.dev/role=prefill"
+    sent = [body for _, path, body in bench.api.writes if path.endswith(f"{SCALER_PLURAL}/qwen-prefill")]
+    assert sent != []
+    assert all("spec" not in body for body in sent)
+
+
+async def test_a_scaler_that_somebody_deleted_comes_back_with_as_many_engines_as_there_are(bench: Bench) -> None:
+    bench.store(a_resource().with_decode(2))
+    await bench.reconcile()
+    _scale(bench, Role.PREFILL, 3)
+    await bench.reconcile()
+    bench.api.remove(SCALER_PLURAL, "qwen-prefill")
+    await bench.reconcile()
+    assert (bench.api.get(SCALER_PLURAL, "qwen-prefill") or {})["spec"] == {"replicas": 3}
+    assert _replicas(bench, Role.PREFILL) == 3
+
+
+async def test_a_scaler_goes_when_the_spec_fixes_the_number(bench: Bench) -> None:
+    bench.store(a_resource().with_decode(2))
+    await bench.reconcile()
+    bench.store(a_resource().with_decode(2).with_prefill(4).of_generation(2))
+    await bench.reconcile()
+    assert bench.stored(SCALER_PLURAL) == []
+    assert _replicas(bench, Role.PREFILL) == 4
+
+
+async def test_a_scaler_that_goes_while_its_status_is_written_is_no_error(bench: Bench) -> None:
+    bench.store(a_resource().with_decode(2))
+    bench.api.before(
+        "PATCH", f"{SCALER_PLURAL}/qwen-prefill/status", lambda: bench.api.remove(SCALER_PLURAL, "qwen-prefill")
+    )
+    assert await bench.reconcile() is not None
+    assert bench.stored(SCALER_PLURAL) == []
 
 
 def _pairs(choose: Callable[[Rule], bool] = lambda _: True) -> set[tuple[str, str, str]]:

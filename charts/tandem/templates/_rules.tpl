@@ -58,4 +58,12 @@ repeated. A test compares it with operator/src/tandem_operator/kube/permissions.
 - apiGroups: [tandem.dev]
   resources: [disaggregatedinferences/status]
   verbs: [patch]
+# Children: what autoscalers turn.
+- apiGroups: [tandem.dev]
+  resources: [disaggregatedinferencescalers]
+  verbs: [create, delete, get, list, patch, watch]
+# Status.
+- apiGroups: [tandem.dev]
+  resources: [disaggregatedinferencescalers/status]
+  verbs: [patch]
 {{- end }}

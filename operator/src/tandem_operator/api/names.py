@@ -14,6 +14,11 @@ SINGULAR: Final = "disaggregatedinference"
 SHORT_NAME: Final = "pdi"
 CATEGORY: Final = "tandem"
 
+SCALER_KIND: Final = "DisaggregatedInferenceScaler"
+SCALER_PLURAL: Final = "disaggregatedinferencescalers"
+SCALER_SINGULAR: Final = "disaggregatedinferencescaler"
+SCALER_SHORT_NAME: Final = "pdscaler"
+
 FIELD_MANAGER: Final = "tandem"
 """Owner of every field that the operator applies."""
 
@@ -51,7 +56,7 @@ MAX_NAME_LENGTH: Final = 63 - len("-prefill") - 11
 
 
 def role_name(resource: str, role: Role) -> str:
-    """Name of the role's StatefulSet and headless Service, and beginning of its launch ConfigMap's."""
+    """Name of the role's StatefulSet, headless Service and scaler, and beginning of its launch ConfigMap's."""
     return f"{resource}-{role}"
 
 

@@ -10,7 +10,16 @@ from typing import Any, Final
 
 from tandem_operator.api.accelerators import PROFILES, Profile
 from tandem_operator.api.arguments import OWNED_ENGINE_ARGUMENTS, OWNED_FRONT_DOOR_ARGUMENTS, OWNED_VARIABLES
-from tandem_operator.api.names import API_VERSION, CATEGORY, KIND, PLURAL, SHORT_NAME
+from tandem_operator.api.names import (
+    API_VERSION,
+    CATEGORY,
+    KIND,
+    PLURAL,
+    SCALER_KIND,
+    SCALER_PLURAL,
+    SCALER_SHORT_NAME,
+    SHORT_NAME,
+)
 from tandem_operator.api.schema import Schema
 from tandem_operator.api.status import ConditionStatus, ConditionType, Reason
 
@@ -38,6 +47,20 @@ def api_reference(schema: Schema) -> str:
         _table(("argument of vLLM", "instead"), _argument_rows(OWNED_ENGINE_ARGUMENTS)),
         _table(("argument of vllm-router", "instead"), _argument_rows(OWNED_FRONT_DOOR_ARGUMENTS)),
         "So are these variables in `env`: " + ", ".join(f"`{name}`" for name in sorted(OWNED_VARIABLES)) + ".\n",
+    ]
+    return "\n".join(sections)
+
+
+def scaler_reference(schema: Schema) -> str:
+    """The page of all fields of the scaler with this schema."""
+    sections = [
+        f"{_HEADER}# {SCALER_KIND}\n",
+        f"`apiVersion: {API_VERSION}`, namespaced. `kubectl get {SCALER_PLURAL}`, or shorter `kubectl get {SCALER_SHORT_NAME}`; "
+        f"`kubectl get {CATEGORY}` lists it too.\n\n"
+        f"Tandem makes one for each role of a {KIND} whose number of engines the spec leaves open, named `<resource>-prefill` and "
+        "`<resource>-decode`. It has the scale subresource, so a HorizontalPodAutoscaler, KEDA and `kubectl scale` can turn it. "
+        "[Who decides the number](../design/009-scalers.md) says when there is one, and what bounds it.\n",
+        *(_fields(title, schema["properties"][title]) for title in ("spec", "status")),
     ]
     return "\n".join(sections)
 

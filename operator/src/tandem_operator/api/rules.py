@@ -10,6 +10,7 @@ from tandem_operator.api.accelerators import NO_ACCELERATOR, PROFILES
 from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import MAX_NAME_LENGTH
 from tandem_operator.api.rule import Rule, Verdict, cel_map
+from tandem_operator.api.scaling_rules import scaling_rules
 
 DEFAULT_PROTOCOL: Final = "Push"
 LONGEST_DEADLINE: Final = "30m"
@@ -180,6 +181,10 @@ def _tensor(role: str) -> str:
     return f"self.{role}.?parallelism.?tensor.orValue(1)"
 
 
+def _gpus_of_an_engine(role: str) -> str:
+    return f"({_GPUS}[{_TYPE}] == 0 ? 0 : {_tensor(role)})"
+
+
 def _share_of_efas(role: str) -> str:
     """As `Profile.efas_for`."""
     return f"({_GPUS}[{_TYPE}] == 0 ? 0 : {_tensor(role)} * {_EFAS}[{_TYPE}] / {_GPUS}[{_TYPE}])"
@@ -263,4 +268,5 @@ SPEC_RULES: Final = (
         "above 0 or absent",
         at=".transfer.backend",
     ),
+    *scaling_rules(_gpus_of_an_engine("prefill"), _gpus_of_an_engine("decode")),
 )

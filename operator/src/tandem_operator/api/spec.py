@@ -23,7 +23,7 @@ from tandem_operator.api.rules import (
     SPEC_RULES,
     VOLUME_SOURCE_RULES,
 )
-from tandem_operator.api.scaling import Scaling
+from tandem_operator.api.scaling import Autoscaling, Replicas, Scaling
 from tandem_operator.api.transfer import Transfer
 from tandem_operator.api.values import (
     INT32,
@@ -171,8 +171,12 @@ class Resources(ApiModel, json_schema_extra=rules(RESOURCES_RULES)):
 
 
 class _Role(ApiModel):
-    replicas: Annotated[int, Field(ge=0, le=1000, json_schema_extra=INT32)] | None = None
-    """Engines of this role; default 1."""
+    replicas: Replicas | None = None
+    """Engines of this role. Absent, or beside `autoscaling`: what the role's DisaggregatedInferenceScaler asks for.
+
+    Beside `autoscaling` it is only what a new scaler asks for first, which is 1 by default."""
+    autoscaling: Autoscaling | None = None
+    """Bounds of what the role's scaler may ask for. `{}` leaves the number to the scaler without bounds."""
     parallelism: RoleParallelism | None = None
     """How an engine is split over the GPUs of its pod; default: not at all."""
     args: Arguments = ()
@@ -275,4 +279,4 @@ class Spec(ApiModel, json_schema_extra=rules(SPEC_RULES)):
     placement: Placement | None = None
     """Where the engine pods may run."""
     scaling: Scaling | None = None
-    """How engines come and go."""
+    """How many engines there may be, and how they end."""

@@ -25,6 +25,8 @@ class ConditionType(StrEnum):
     """Something keeps the spec from being reached; the message says what."""
     SPEC_VALID = "SpecValid"
     """The operator can act on the spec."""
+    SCALING_LIMITED = "ScalingLimited"
+    """A role gets another number of engines than was asked for; the message says which bound is in the way. Scalers have it too."""
 
 
 class Reason(StrEnum):
@@ -70,6 +72,16 @@ class Reason(StrEnum):
     """The spec is understood."""
     INVALID = "Invalid"
     """The spec cannot be acted on; the message names the field."""
+    AS_ASKED = "AsAsked"
+    """Each role gets as many engines as were asked for."""
+    REPLICA_BOUNDS = "ReplicaBounds"
+    """A scaler asks for fewer engines than `autoscaling.minReplicas`, or for more than `autoscaling.maxReplicas`."""
+    RATIO_BOUNDS = "RatioBounds"
+    """A role gets more or fewer engines than were asked for, to keep `scaling.ratio`."""
+    GPU_BUDGET = "GpuBudget"
+    """`scaling.gpuBudget` has no GPUs for all the engines that were asked for."""
+    RATIO_UNREACHABLE = "RatioUnreachable"
+    """No numbers that the other bounds allow keep `scaling.ratio`, so it isn't kept."""
 
 
 class ConditionStatus(StrEnum):

@@ -6,17 +6,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import structlog
 
 from tandem_operator.api.resource import Metadata
+from tandem_operator.api.scaler import ScalerStatus
 from tandem_operator.api.status import Status
 from tandem_operator.kube.client import Client, Json
-from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, Refused
+from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, Refused, Requeue
 from tandem_operator.kube.events import event
-from tandem_operator.kube.kinds import EVENT, POD, RESOURCE, Kind, kind_of
+from tandem_operator.kube.kinds import EVENT, POD, Kind, kind_of
 from tandem_operator.kube.ownership import check_ownership
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
@@ -26,6 +27,7 @@ from tandem_operator.plan.types import EventType, Manifest, ObjectKey, PodPatch,
 _log = structlog.get_logger()
 
 _PARALLEL_PATCHES: Final = 8
+_AT_ONCE: Final = timedelta(seconds=0.5)
 _BOOKKEEPING: Final = frozenset({"resourceVersion", "managedFields", "generation"})
 
 
@@ -68,7 +70,11 @@ class Applier:
         self._last.pop(uid, None)
 
     async def children(
-        self, owner: Metadata, objects: Iterable[Manifest], live: Mapping[ObjectKey, Manifest]
+        self,
+        owner: Metadata,
+        objects: Iterable[Manifest],
+        live: Mapping[ObjectKey, Manifest],
+        new: Iterable[Manifest] = (),
     ) -> Applied:
         """Server-side-apply the resource's children, in this order.
 
@@ -78,9 +84,12 @@ class Applier:
             owner: the resource.
             objects: what is wanted, whole.
             live: the objects with the resource's label as they were read in this reconcile.
+            new: some of the objects as they are made where there are none. What they have beyond `objects` is not applied, so
+                that it is nobody's until others change it, and never put back.
 
         Raises:
-            Requeue: an object of a former resource of the same name is in the way and is being removed.
+            Requeue: an object of a former resource of the same name is in the way and is being removed, or somebody has made
+                an object meanwhile.
         """
         before = self._last.get(owner.uid, {})
         after: dict[ObjectKey, tuple[bytes, bytes]] = {}
@@ -88,6 +97,7 @@ class Applier:
         refusals: list[Refusal] = []
         self._last[owner.uid] = after
         wanted_by_key = {key_of(wanted): wanted for wanted in objects}
+        new_by_key = {key_of(wanted): wanted for wanted in new}
         unlabelled = await self._find(owner, [key for key in wanted_by_key if key not in live])
         for key, wanted in wanted_by_key.items():
             present = live.get(key) or unlabelled[key]
@@ -99,6 +109,8 @@ class Applier:
             try:
                 if present is not None:
                     await check_ownership(self._client, owner, key, present)
+                elif key in new_by_key:
+                    present = await self._create(kind_of(key), new_by_key[key])
                 result = await self._apply(kind_of(key), wanted, present)
             except Refused as error:
                 refusals.append(_refusal(key, error))
@@ -154,8 +166,8 @@ class Applier:
             raise error
         return Patched(results, tuple(refusals))
 
-    async def status(self, resource: Manifest, status: Status) -> bool:
-        """Write the status if it is another than the one in `resource`, as read; whether it was written.
+    async def status(self, resource: Manifest, status: Status | ScalerStatus) -> bool:
+        """Write the status if it is another than the one in `resource` (or scaler), as read; whether it was written.
 
         Raises:
             Gone, Conflict: the resource is no longer the one that was read.
@@ -166,9 +178,10 @@ class Applier:
         """As `status`, for a status that is JSON already."""
         if resource.get("status") == status:
             return False
+        key = key_of(resource)
         metadata = {field: resource["metadata"][field] for field in ("name", "namespace", "uid")}
-        manifest = {"apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind, "metadata": metadata, "status": status}
-        await self._apply(RESOURCE, manifest, resource, subresource="status")
+        manifest = {"apiVersion": key.api_version, "kind": key.kind, "metadata": metadata, "status": status}
+        await self._apply(kind_of(key), manifest, resource, subresource="status")
         return True
 
     async def events(self, resource: Manifest, occurred: Iterable[EventType]) -> None:
@@ -187,6 +200,16 @@ class Applier:
         """Objects that may be there without the resource's label, as somebody else's are."""
         found = await asyncio.gather(*(self._client.get(kind_of(key), owner.namespace, key.name) for key in keys))
         return dict(zip(keys, found, strict=True))
+
+    async def _create(self, kind: Kind, manifest: Manifest) -> Json:
+        try:
+            result = await self._client.create(kind, manifest["metadata"]["namespace"], manifest)
+        except Conflict as error:
+            raise Requeue(str(error), _AT_ONCE) from error
+        self._watches.wrote(kind.plural, result["metadata"])
+        self._metrics.applies.labels(kind.kind, "changed").inc()
+        _log.info("applied", kind=kind.kind, name=manifest["metadata"]["name"], new=True)
+        return result
 
     async def _apply(
         self, kind: Kind, manifest: Manifest, present: Manifest | None, *, subresource: str | None = None

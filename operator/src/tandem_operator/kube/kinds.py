@@ -33,6 +33,7 @@ class Kind:
 
 
 RESOURCE: Final = Kind(names.API_VERSION, names.KIND, names.PLURAL)
+SCALER: Final = Kind(names.API_VERSION, names.SCALER_KIND, names.SCALER_PLURAL)
 POD: Final = Kind("v1", "Pod", "pods")
 NODE: Final = Kind("v1", "Node", "nodes", namespaced=False)
 STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets")
@@ -49,6 +50,7 @@ CHILD_KINDS: Final = (
     Kind("v1", "Service", "services"),
     STATEFUL_SET,
     DEPLOYMENT,
+    SCALER,
 )
 """Everything that a plan may contain as an object to apply."""
 

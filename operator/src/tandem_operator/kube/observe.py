@@ -11,7 +11,16 @@ from tandem_operator.api import names
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.kube.apply import Applied, Patched
 from tandem_operator.kube.client import Client, Json
-from tandem_operator.kube.kinds import CHILD_KINDS, DEPLOYMENT, POD, RESOURCE, STATEFUL_SET, controller_of
+from tandem_operator.kube.kinds import (
+    CHILD_KINDS,
+    DEPLOYMENT,
+    POD,
+    RESOURCE,
+    SCALER,
+    STATEFUL_SET,
+    Kind,
+    controller_of,
+)
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.ownership import owns
 from tandem_operator.plan.children import key_of
@@ -55,7 +64,7 @@ async def observe(client: Client, nodes: Nodes[ResourceKey], resource: Disaggreg
     )
     live = {key_of(child): child for of_kind in children for child in of_kind}
     owned = {key: child for key, child in live.items() if owns(metadata, child)}
-    sets = _sets(metadata.name, owned)
+    sets = _by_role(STATEFUL_SET, metadata.name, owned)
     # Pods that a former resource of this name left carry the same labels, but have another set as their controller.
     set_uids = {each["metadata"]["uid"] for each in sets.values()}
     engines = tuple(pod for pod in pods if (controller_of(pod) or {}).get("uid") in set_uids)
@@ -66,6 +75,7 @@ async def observe(client: Client, nodes: Nodes[ResourceKey], resource: Disaggreg
         resource=resource,
         sets=sets,
         front_door=_front_door(metadata.name, owned),
+        scalers=_by_role(SCALER, metadata.name, owned),
         owned=frozenset(owned),
         pods=engines,
         strangers=frozenset(pod["metadata"]["uid"] for pod in pods if may_run(pod)) - own,
@@ -79,16 +89,17 @@ def after(observed: Observed, applied: Applied, patched: Patched) -> Observed:
     name = observed.resource.metadata.name
     return replace(
         observed,
-        sets={**observed.sets, **_sets(name, applied.live)},
+        sets={**observed.sets, **_by_role(STATEFUL_SET, name, applied.live)},
         front_door=_front_door(name, applied.live) or observed.front_door,
+        scalers={**observed.scalers, **_by_role(SCALER, name, applied.live)},
         owned=observed.owned | applied.live.keys(),
         pods=tuple(patched.live.get(pod["metadata"]["name"], pod) for pod in observed.pods),
         refusals=(*applied.refusals, *patched.refusals),
     )
 
 
-def _sets(name: str, objects: Mapping[ObjectKey, Manifest]) -> dict[Role, Manifest]:
-    keys = {role: ObjectKey(STATEFUL_SET.api_version, STATEFUL_SET.kind, names.role_name(name, role)) for role in Role}
+def _by_role(kind: Kind, name: str, objects: Mapping[ObjectKey, Manifest]) -> dict[Role, Manifest]:
+    keys = {role: ObjectKey(kind.api_version, kind.kind, names.role_name(name, role)) for role in Role}
     return {role: objects[key] for role, key in keys.items() if key in objects}
 
 

@@ -89,5 +89,7 @@ RULES: Final = (
         "OwnerReferencesPermissionEnforcement (on OpenShift) allows only so",
     ),
     Rule(Scope.SERVED, names.GROUP, f"{names.PLURAL}/status", ("patch",), "status"),
+    Rule(Scope.SERVED, names.GROUP, names.SCALER_PLURAL, _WATCHED_CHILD, "children: what autoscalers turn"),
+    Rule(Scope.SERVED, names.GROUP, f"{names.SCALER_PLURAL}/status", ("patch",), "status"),
 )
 """In the order of group and resource, so that none is missed or repeated."""

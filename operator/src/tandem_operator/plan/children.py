@@ -8,7 +8,7 @@ would take the children for its own.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tandem_operator.api.names import API_VERSION, KIND, RESOURCE_LABEL, ROLE_LABEL
+from tandem_operator.api.names import API_VERSION, KIND, RESOURCE_LABEL, ROLE_LABEL, SCALER_KIND
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.types import Manifest, ObjectKey
 
@@ -16,7 +16,9 @@ MANAGED_BY: Final = "tandem"
 ENGINE_APPLICATION: Final = "vllm"
 FRONT_DOOR_APPLICATION: Final = "vllm-router"
 
-KINDS: Final = frozenset({"ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "StatefulSet", "Deployment"})
+KINDS: Final = frozenset(
+    {"ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "StatefulSet", "Deployment", SCALER_KIND}
+)
 """All kinds that are planned: another kind among the owned objects is someone else's and stays."""
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from tandem_connector.contract.types import Role
 from tandem_operator.api.status import Condition, ConditionStatus, ConditionType, Reason, RoleStatus
 from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.limited import Limitation
 from tandem_operator.plan.progress import Step
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.troubles import Trouble
@@ -33,6 +34,8 @@ class Facts:
     step: Step | None
     troubles: Sequence[Trouble]
     """Worst first."""
+    limitations: Sequence[Limitation]
+    """As `troubles`."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,9 @@ class Finding:
     message: str
 
 
+_INVALID: Final = Finding(False, Reason.INVALID, "nothing is changed until the spec is corrected")
+
+
 def findings(facts: Facts) -> dict[ConditionType, Finding]:
     """A finding for each condition type."""
     available = _available(facts)
@@ -53,6 +59,7 @@ def findings(facts: Facts) -> dict[ConditionType, Finding]:
         ConditionType.PROGRESSING: _progressing(facts),
         ConditionType.DEGRADED: _degraded(facts),
         ConditionType.SPEC_VALID: _spec_valid(facts),
+        ConditionType.SCALING_LIMITED: _INVALID if facts.problem else scaling_limited(facts.limitations),
     }
 
 
@@ -79,12 +86,19 @@ def conditions(
     return tuple(result)
 
 
+def scaling_limited(limitations: Sequence[Limitation]) -> Finding:
+    """Whether numbers of engines are not those that were asked for."""
+    if not limitations:
+        return Finding(False, Reason.AS_ASKED, "as many engines as were asked for")
+    return Finding(True, limitations[0].reason, "; ".join(each.message for each in limitations))
+
+
 def _available(facts: Facts) -> Finding:
     for role, lacking in ((Role.PREFILL, Reason.NO_PREFILL), (Role.DECODE, Reason.NO_DECODE)):
         if facts.roles[role].ready or role not in facts.needed:
             continue
         if facts.resolved and facts.resolved.pools[role].replicas == 0:
-            return Finding(False, Reason.SCALED_TO_ZERO, f"spec.{role}.replicas is 0")
+            return Finding(False, Reason.SCALED_TO_ZERO, f"no {role} engines are asked for")
         return Finding(False, lacking, f"no {role} engine takes requests")
     if not facts.front_door_up:
         return Finding(False, Reason.FRONT_DOOR_STARTING, "no front-door pod is available")
@@ -105,7 +119,7 @@ def _ready(facts: Facts, available: Finding) -> Finding:
 
 def _progressing(facts: Facts) -> Finding:
     if facts.problem:
-        return Finding(False, Reason.INVALID, "nothing is changed until the spec is corrected")
+        return _INVALID
     if facts.step:
         return Finding(True, facts.step.reason, facts.step.message)
     return Finding(False, Reason.SETTLED, "pods are as the spec wants them")

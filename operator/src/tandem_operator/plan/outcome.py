@@ -13,9 +13,11 @@ from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.front_door import endpoint
 from tandem_operator.plan.pods import EnginePod, engine_pods
 from tandem_operator.plan.progress import next_step, role_status
-from tandem_operator.plan.resolve import protocol_of, resolve
+from tandem_operator.plan.resolve import protocol_of
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import revision_of
+from tandem_operator.plan.scalers import scaler_statuses
+from tandem_operator.plan.sized import sized
 from tandem_operator.plan.topology import summary
 from tandem_operator.plan.troubles import (
     Trouble,
@@ -44,16 +46,18 @@ _BEFORE_ALL: Final = {
     ConditionType.PROGRESSING: (ConditionStatus.FALSE, ""),
     ConditionType.DEGRADED: (ConditionStatus.FALSE, Reason.HEALTHY),
     ConditionType.SPEC_VALID: (ConditionStatus.TRUE, Reason.VALID),
+    ConditionType.SCALING_LIMITED: (ConditionStatus.FALSE, Reason.AS_ASKED),
 }
 """What a resource without a status is taken to have been, so that its first sight is no transition by itself."""
 _TOLD_FIRST: Final = (
     ConditionType.SPEC_VALID,
     ConditionType.DEGRADED,
     ConditionType.AVAILABLE,
+    ConditionType.SCALING_LIMITED,
     ConditionType.PROGRESSING,
     ConditionType.READY,
 )
-_TOLD_WHEN_TRUE: Final = frozenset({ConditionType.READY, ConditionType.PROGRESSING})
+_TOLD_WHEN_TRUE: Final = frozenset({ConditionType.READY, ConditionType.PROGRESSING, ConditionType.SCALING_LIMITED})
 """Their end is told by the others."""
 
 
@@ -66,7 +70,8 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         now: with a time zone.
         problem: what `plan` raised, if it did: children are then left as they are, and counted as they are.
     """
-    resolved = None if problem else resolve(observed.resource, defaults)
+    size = None if problem else sized(observed, defaults)
+    resolved = size.resolved if size else None
     pods = engine_pods(observed)
     roles = {role: role_status(observed, role, pods) for role in Role}
     step = next_step(observed, resolved, roles) if resolved else None
@@ -78,6 +83,7 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         problem=problem,
         step=step,
         troubles=worst_first(_troubles(observed, pods, problem)),
+        limitations=size.limitations if size else (),
     )
     previous = observed.resource.status or Status()
     status = _status(observed, resolved, facts, now)
@@ -85,6 +91,7 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         status=status,
         events=tuple(_events(previous.conditions, status.conditions)),
         again=AGAIN_AFTER_REFUSAL if observed.refusals else AGAIN_WHILE_PROGRESSING if step else None,
+        scalers=scaler_statuses(observed, size, roles, now) if size else {},
     )
 
 
@@ -152,5 +159,5 @@ def _warns(kind: ConditionType, condition: Condition) -> bool:
             return not is_true
         case ConditionType.SPEC_VALID:
             return condition.reason != Reason.VALID
-        case ConditionType.READY | ConditionType.PROGRESSING:
+        case ConditionType.READY | ConditionType.PROGRESSING | ConditionType.SCALING_LIMITED:
             return False

@@ -10,10 +10,11 @@ from tandem_operator.plan.front_door import front_door
 from tandem_operator.plan.keys import wanted_key
 from tandem_operator.plan.pods import engine_pods
 from tandem_operator.plan.progress import is_observed
-from tandem_operator.plan.resolve import resolve
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import revision_of
+from tandem_operator.plan.scalers import new_scalers, scalers
 from tandem_operator.plan.services import headless_service
+from tandem_operator.plan.sized import sized
 from tandem_operator.plan.topology import pod_patches
 from tandem_operator.plan.types import Defaults, Manifest, ObjectKey, Observed, Plan, WantedKey
 
@@ -29,14 +30,15 @@ def plan(observed: Observed, defaults: Defaults) -> Plan:
     """
     if observed.resource.metadata.deletion_timestamp:
         return Plan((), (), ())
-    resolved = resolve(observed.resource, defaults)
+    resolved = sized(observed, defaults).resolved
     revision = revision_of(resolved)
-    objects = (*_engines(resolved), *front_door(resolved))
+    objects = (*_engines(resolved), *front_door(resolved), *scalers(resolved))
     return Plan(
         objects=objects,
         obsolete=_obsolete(observed, objects),
         pod_patches=pod_patches(observed, resolved, revision),
         key=_key(observed, resolved, revision),
+        new=new_scalers(observed, resolved),
     )
 
 

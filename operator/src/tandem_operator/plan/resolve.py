@@ -46,6 +46,7 @@ from tandem_operator.plan.resolved import (
     Resolved,
     Wiring,
 )
+from tandem_operator.plan.sizing import ratio_of, sizing_of
 from tandem_operator.plan.types import Defaults, Manifest
 
 PEERS_PER_DECODE: Final = 4
@@ -63,7 +64,7 @@ and 144 GiB per GPU, p4d.24xlarge), so that it never decides where a pod fits, b
 
 
 def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
-    """Every value that the rest of planning needs.
+    """Every value that the rest of planning needs, but for the numbers of engines that scalers ask for.
 
     Raises:
         InvalidSpec: when the values contradict each other. The API server refuses most of this; a resource that is
@@ -76,6 +77,7 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
     profile = _profile(spec.accelerator)
     backend = _backend(spec, profile)
     pools = {role: _pool(spec, role, profile, backend) for role in Role}
+    scaling = spec.scaling or Scaling()
     if isinstance(transfer, NixlTransfer):
         _check_pull(spec)
     _check_tensors(transfer, prefill=pools[Role.PREFILL].tensor, decode=pools[Role.DECODE].tensor)
@@ -94,6 +96,8 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
         wiring=_wiring(spec),
         backend=backend,
         pools=pools,
+        ratio=ratio_of(scaling),
+        gpu_budget=scaling.gpu_budget,
         front_door=_gateway(spec.front_door or FrontDoor(), defaults),
         place=_place(spec.placement or Placement(), profile, pools),
         connector_image=defaults.connector_image,
@@ -206,10 +210,13 @@ def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
     devices = _devices(spec.accelerator, profile, backend, tensor, field)
     resources = given.resources or Resources()
     limits = dict(resources.limits or {})
+    sizing = sizing_of(given, field)
     return Pool(
         role=role,
-        replicas=1 if given.replicas is None else given.replicas,
+        replicas=sizing.first,
+        sizing=sizing,
         tensor=tensor,
+        gpus=tensor if profile.gpus else 0,
         arguments=(*spec.engine.args, *given.args),
         environment=_environment(("spec.engine.env", spec.engine.env), (f"{field}.env", given.env)),
         requests={**_usual_requests(profile, tensor, limits), **(resources.requests or {})},

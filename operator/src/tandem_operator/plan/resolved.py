@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tandem_connector.contract.environment import EXCHANGE_PORT, SIDE_CHANNEL_PORT
 from tandem_connector.contract.reverse import Reverse
@@ -51,12 +52,36 @@ class Devices:
 
 
 @dataclass(frozen=True)
+class Sizing:
+    """What the spec says of a role's number of engines."""
+
+    is_fixed: bool
+    """The number is `first`. Else the role's scaler asks for it."""
+    first: int
+    """What a new scaler asks for, where the number isn't fixed."""
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Bounds of prefill over decode engines; None: none."""
+
+    min: Fraction | None
+    max: Fraction | None
+
+
+@dataclass(frozen=True)
 class Pool:
     """One role's engines."""
 
     role: Role
     replicas: int
+    """Engines that there are to be now."""
+    sizing: Sizing
     tensor: int
+    gpus: int
+    """Of one engine, whichever way they come; 0 on CPUs."""
     arguments: tuple[str, ...]
     """The user's, shared ones first."""
     environment: tuple[Manifest, ...]
@@ -160,6 +185,8 @@ class Resolved:
     wiring: Wiring
     backend: Backend
     pools: Mapping[Role, Pool]
+    ratio: Ratio
+    gpu_budget: int | None
     front_door: Gateway
     place: Place
     connector_image: str

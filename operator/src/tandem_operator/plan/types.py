@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from tandem_connector.contract.types import Role
 from tandem_operator.api.resource import DisaggregatedInference
+from tandem_operator.api.scaler import ScalerStatus
 from tandem_operator.api.status import Status
 
 Manifest = Mapping[str, Any]
@@ -60,6 +61,8 @@ class Observed:
     """The StatefulSets that exist."""
     front_door: Manifest | None = None
     """The front door's Deployment."""
+    scalers: Mapping[Role, Manifest] = field(default_factory=dict)
+    """The scalers that exist."""
     owned: frozenset[ObjectKey] = frozenset()
     """All children with the resource's label and an owner reference to it."""
     pods: tuple[Manifest, ...] = ()
@@ -108,6 +111,8 @@ class Plan:
     """Only for pods whose metadata differs."""
     key: WantedKey | None = None
     """The Secret that engines which are still to start need; None when there are none."""
+    new: tuple[Manifest, ...] = ()
+    """Children of `objects` as they are made, where there are none: with fields that are left to others from then on."""
 
 
 @dataclass(frozen=True)
@@ -118,3 +123,5 @@ class Outcome:
     events: tuple[EventType, ...]
     again: timedelta | None
     """When to look again without being told; None: at the next resync."""
+    scalers: Mapping[Role, ScalerStatus] = field(default_factory=dict)
+    """Status of the scalers that exist."""

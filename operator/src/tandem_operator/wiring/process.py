@@ -20,7 +20,7 @@ from tandem_operator.kube.access import find_access, own_namespace
 from tandem_operator.kube.apply import Applier
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.errors import KubeError
-from tandem_operator.kube.kinds import RESOURCE
+from tandem_operator.kube.kinds import RESOURCE, SCALER
 from tandem_operator.kube.lease import Elector, Terms
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import ResourceKey
@@ -40,7 +40,7 @@ from tandem_operator.wiring.watching import expected_streams, watch
 _log = structlog.get_logger()
 
 _CRD_POLL = 5.0
-"""Seconds between two looks for the CRD."""
+"""Seconds between two looks for the CRDs."""
 
 
 async def run(settings: Settings) -> None:
@@ -94,7 +94,7 @@ async def run(settings: Settings) -> None:
         async with serving(
             settings.http_host, settings.http_port, alive=health.alive, ready=health.ready, registry=metrics.registry
         ):
-            if not await _crd_is_there(client, stop):
+            if not await _crds_are_there(client, stop):
                 return
             leading = asyncio.create_task(elector.run(lead))
             fresh = asyncio.create_task(access.keep_fresh())
@@ -139,13 +139,15 @@ async def _first(awaited: Coroutine[None, None, object], *parts: asyncio.Task[An
         waiter.cancel()
 
 
-async def _crd_is_there(client: Client, stop: asyncio.Event) -> bool:
-    """Wait for the CRD, since kopf would never notice that it came; False when the process is to stop instead."""
+async def _crds_are_there(client: Client, stop: asyncio.Event) -> bool:
+    """Wait for the CRDs, since kopf would never notice that they came; False when the process is to stop instead."""
     while not stop.is_set():
         try:
-            if await client.is_served(RESOURCE):
+            missing = [kind for kind in (RESOURCE, SCALER) if not await client.is_served(kind)]
+            if not missing:
                 return True
-            _log.warning("crd not installed", crd=f"{RESOURCE.plural}.{RESOURCE.group}", again_seconds=_CRD_POLL)
+            for kind in missing:
+                _log.warning("crd not installed", crd=f"{kind.plural}.{kind.group}", again_seconds=_CRD_POLL)
         except KubeError as error:
             _log.warning("api server not reached", error=str(error), again_seconds=_CRD_POLL)
         with contextlib.suppress(TimeoutError):

@@ -2,6 +2,7 @@
 """One look at one resource: read, plan, apply, report."""
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -135,6 +136,7 @@ class Reconciler:
             # Deleted or replaced while we worked: its event brings the key back.
             return self._next_resync()
         await self._applier.events(stored, outcome.events)
+        await self._report_to_scalers(observed, outcome)
         resync = self._next_resync()
         return resync if outcome.again is None else min(resync, outcome.again.total_seconds())
 
@@ -143,7 +145,7 @@ class Reconciler:
         observed, live = surroundings.observed, surroundings.live
         owner = observed.resource.metadata
         missing, refused = await ensure_key(self._client, owner, plan.key) if plan.key else (None, ())
-        applied: Applied = await self._applier.children(owner, plan.objects, live)
+        applied: Applied = await self._applier.children(owner, plan.objects, live, plan.new)
         await self._applier.delete(owner, plan.obsolete, live)
         pods = {pod["metadata"]["name"]: pod for pod in observed.pods}
         patched: Patched = await self._applier.pods(owner, plan.pod_patches, pods)
@@ -154,6 +156,12 @@ class Reconciler:
             refusals=(*refused, *changed.refusals),
             missing_key=missing,
         )
+
+    async def _report_to_scalers(self, observed: Observed, outcome: Outcome) -> None:
+        for role, status in outcome.scalers.items():
+            # One that was deleted or replaced while we worked brings the key back by its event.
+            with contextlib.suppress(Gone, Conflict):
+                await self._applier.status(observed.scalers[role], status)
 
     async def _report_unreadable(self, stored: Json, error: ValidationError) -> None:
         status, events = unreadable_status(stored, error, self._now())

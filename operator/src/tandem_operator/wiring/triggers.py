@@ -50,7 +50,7 @@ class Triggers:
         self._queue.add(key)
 
     def child(self, plural: str, event: Mapping[str, Any]) -> None:
-        """A pod, a set or a front door with a resource's label appeared, changed or went."""
+        """A pod, a set, a front door or a scaler with a resource's label appeared, changed or went."""
         metadata = event["object"]["metadata"]
         self._heard(plural, event)
         if name := metadata.get("labels", {}).get(RESOURCE_LABEL):

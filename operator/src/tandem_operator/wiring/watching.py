@@ -14,7 +14,12 @@ from tandem_operator.kube.access import Access
 from tandem_operator.kube.watches import Stream, Watches
 from tandem_operator.wiring.triggers import Triggers
 
-_CHILDREN: Final = (("", "v1", "pods"), ("apps", "v1", "statefulsets"), ("apps", "v1", "deployments"))
+_CHILDREN: Final = (
+    ("", "v1", "pods"),
+    ("apps", "v1", "statefulsets"),
+    ("apps", "v1", "deployments"),
+    (names.GROUP, names.VERSION, names.SCALER_PLURAL),
+)
 _PATIENCE: Final = 5.0
 """Seconds that kopf gets to end its requests."""
 _NAMESPACED: Final = (names.PLURAL, *(plural for _, _, plural in _CHILDREN))
