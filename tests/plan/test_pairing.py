@@ -4,6 +4,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -75,37 +76,36 @@ class Scene:
         return replace(self, present=pairs)
 
 
-@st.composite
-def engines(draw: st.DrawFn, role: Role, most: int) -> list[Engine]:
+def some(random: Random, role: Role, most: int) -> list[Engine]:
+    standings, kinds = (READY, READY, STARTING, LEAVING), (("r1",), ("r1",), ("r2",))
     return [
-        engine(
-            role,
-            number,
-            draw(st.sampled_from((READY, READY, STARTING, LEAVING))),
-            draw(st.sampled_from(RACKS)),
-            draw(st.sampled_from((("r1",), ("r1",), ("r2",)))),
-        )
-        for number in range(draw(st.integers(0, most)))
+        engine(role, number, random.choice(standings), random.choice(RACKS), random.choice(kinds))
+        for number in range(random.randint(0, most))
     ]
 
 
-@st.composite
-def scenes(draw: st.DrawFn) -> Scene:
+def any_scene(random: Random) -> Scene:
     """Few engines and narrow bounds, so that all of them are met; any pairs at all."""
-    prefills, decodes = draw(engines(P, 6)), draw(engines(D, 9))
-    numbers = st.tuples(st.integers(0, 6), st.integers(0, 9))
-    return Scene(
-        engines=tuple(draw(st.permutations([*prefills, *decodes]))),
-        present=frozenset(pair(*each) for each in draw(st.sets(numbers, max_size=40))),
-        per_decode=draw(st.integers(1, 4)),
-        most=draw(st.sampled_from((2, 3, 4, MAX_PEERS))),
-    )
+    engines = [*some(random, P, 6), *some(random, D, 9)]
+    random.shuffle(engines)
+    pairs = [pair(random.randint(0, 6), random.randint(0, 9)) for _ in range(random.randint(0, 40))]
+    return Scene(tuple(engines), frozenset(pairs), random.randint(1, 4), random.choice((2, 3, 4, MAX_PEERS)))
 
 
-MANY = settings(max_examples=200, deadline=None)
+def settled_scene(random: Random) -> Scene:
+    """Pools of a usual shape that have been paired, all ready."""
+    prefills = [engine(P, number, place=random.choice(RACKS)) for number in range(random.randint(2, 12))]
+    decodes = [engine(D, number, place=random.choice(RACKS)) for number in range(random.randint(2, 24))]
+    scene = Scene((*prefills, *decodes), frozenset(), random.randint(1, 4), MAX_PEERS)
+    return scene.after(scene.decided())
 
 
-@given(scene=scenes())
+MANY = settings(max_examples=500, deadline=None)
+# True randomness, from a seed that Hypothesis chooses: its own choices rarely fill the bounds.
+scenes = st.randoms(use_true_random=True).map(any_scene)
+
+
+@given(scene=scenes)
 @MANY
 def test_bounds_and_kinds_hold_whatever_there_was(scene: Scene) -> None:
     pairs, by_uid = scene.decided(), scene.by_uid()
@@ -122,7 +122,7 @@ def test_bounds_and_kinds_hold_whatever_there_was(scene: Scene) -> None:
             assert sum(peer.standing is not LEAVING for peer in peers) <= scene.per_decode + (ready == 1)
 
 
-@given(scene=scenes())
+@given(scene=scenes)
 @MANY
 def test_no_decode_engine_is_without_a_ready_prefill_engine_that_could_be_had(scene: Scene) -> None:
     pairs, by_uid = scene.decided(), scene.by_uid()
@@ -138,7 +138,7 @@ def test_no_decode_engine_is_without_a_ready_prefill_engine_that_could_be_had(sc
                         assert sum(Pair(other, holder) in pairs for other in ready) == 1
 
 
-@given(scene=scenes())
+@given(scene=scenes)
 @MANY
 def test_nobody_lacks_a_pair_that_could_be_had(scene: Scene) -> None:
     pairs, by_uid = scene.decided(), scene.by_uid()
@@ -151,21 +151,22 @@ def test_nobody_lacks_a_pair_that_could_be_had(scene: Scene) -> None:
                 assert scene.most in (degree[prefill.uid], degree[decode.uid])
 
 
-@given(scene=scenes(), data=st.data())
+@given(scene=scenes)
 @MANY
-def test_the_order_of_what_is_given_means_nothing(scene: Scene, data: st.DataObject) -> None:
-    other = replace(scene, engines=tuple(data.draw(st.permutations(scene.engines))))
-    assert other.decided() == scene.decided()
+def test_the_order_of_what_is_given_means_nothing(scene: Scene) -> None:
+    decided = scene.decided()
+    for engines in (scene.engines[::-1], sorted(scene.engines, key=lambda each: each.uid)):
+        assert replace(scene, engines=tuple(engines)).decided() == decided
 
 
-@given(scene=scenes())
+@given(scene=scenes)
 @MANY
 def test_deciding_again_changes_nothing(scene: Scene) -> None:
     pairs = scene.decided()
     assert scene.after(pairs).decided() == pairs
 
 
-@given(scene=scenes())
+@given(scene=scenes)
 @MANY
 def test_engines_that_leave_get_no_new_pairs(scene: Scene) -> None:
     by_uid = scene.by_uid()
@@ -173,7 +174,7 @@ def test_engines_that_leave_get_no_new_pairs(scene: Scene) -> None:
         assert LEAVING not in (by_uid[each.prefill].standing, by_uid[each.decode].standing)
 
 
-@given(scene=scenes())
+@given(scene=scenes)
 @MANY
 def test_pairs_of_engines_that_leave_are_kept_within_the_bound(scene: Scene) -> None:
     scene = replace(scene, most=MAX_PEERS)
@@ -184,20 +185,12 @@ def test_pairs_of_engines_that_leave_are_kept_within_the_bound(scene: Scene) -> 
             assert LEAVING not in (known[0].standing, known[1].standing)
 
 
-@st.composite
-def settled_pools(draw: st.DrawFn) -> Scene:
-    """Pools of a usual shape that have been paired, where most engines are ready."""
-    prefills = [engine(P, n, place=draw(st.sampled_from(RACKS))) for n in range(draw(st.integers(2, 12)))]
-    decodes = [engine(D, n, place=draw(st.sampled_from(RACKS))) for n in range(draw(st.integers(2, 24)))]
-    scene = Scene((*prefills, *decodes), frozenset(), draw(st.integers(1, 4)), MAX_PEERS)
-    return scene.after(scene.decided())
-
-
-@given(scene=settled_pools(), data=st.data())
+@given(random=st.randoms(use_true_random=True))
 @MANY
-def test_one_engine_more_or_less_changes_few_pairs_besides_its_own(scene: Scene, data: st.DataObject) -> None:
+def test_one_engine_more_or_less_changes_few_pairs_besides_its_own(random: Random) -> None:
     """For each of its own one goes elsewhere, or is taken over; and one of each prefill engine when its share grew by a step."""
-    one = data.draw(st.sampled_from(scene.engines))
+    scene = settled_scene(random)
+    one = random.choice(scene.engines)
     fewer = replace(scene, engines=tuple(each for each in scene.engines if each is not one))
     for before, after in ((scene, fewer), (fewer.after(fewer.decided()), scene)):
         pairs = replace(after, present=before.present).decided()
@@ -223,8 +216,10 @@ def test_near_prefill_engines_come_first_and_the_others_when_these_have_much_mor
     right = [engine(P, number, place=RACKS[2]) for number in range(2, 4)]
     near = pairing([*left, *right, *pool(D, 1, place=RACKS[0]), engine(D, 1, place=RACKS[2])], (), 2)
     assert (of_decode(near, 0), of_decode(near, 1)) == ({0, 1}, {2, 3})
-    crowd = pairing([*left, *right, *pool(D, 16, place=RACKS[0])], (), 1)
-    assert sorted(loads(crowd).values()) == [3, 3, 5, 5]
+    for standing in (READY, STARTING):
+        prefills = [engine(P, number, standing, RACKS[2 * (number > 0)]) for number in range(4)]
+        crowd = pairing([*prefills, *pool(D, 32, place=RACKS[0])], (), 1)
+        assert sorted(loads(crowd).values()) == [7, 7, 8, 10]
 
 
 def test_all_have_their_first_before_any_has_its_second() -> None:
@@ -270,6 +265,21 @@ def test_a_decode_engine_without_any_takes_one_from_who_has_two() -> None:
     assert min(len(of_decode(pairs, d)) for d in range(3)) == 1
 
 
+def test_what_ends_so_that_somebody_is_served_is_had_by_others() -> None:
+    waiting = pool(P, 2, STARTING)
+    exists = {pair(p, d) for p in range(2) for d in range(2)}
+    pairs = pairing([*waiting, engine(P, 2), *pool(D, 3)], exists, 2, most=2)
+    assert {len(of_decode(pairs, d)) for d in range(3)} == {2}
+
+
+def test_one_that_joins_takes_over_from_those_that_are_ready_where_all_wait_for_others() -> None:
+    exists = {pair(p, d) for p in range(2) for d in range(4)}
+    engines = [engine(P, 0, STARTING), engine(P, 1), engine(P, 2), *pool(D, 4)]
+    pairs = pairing(engines, exists, 1)
+    assert loads(pairs) == {pair(p, 0).prefill: load for p, load in enumerate((4, 3, 1))}
+    assert pairing(engines, pairs, 1) == pairs
+
+
 def test_a_prefill_engine_that_joins_takes_over_three_quarters_of_its_share_and_no_more() -> None:
     before = pairing([*pool(P, 4), *pool(D, 20)], (), 2)
     after = pairing([*pool(P, 5), *pool(D, 20)], before, 2)
@@ -288,8 +298,7 @@ def test_an_engine_is_never_paired_with_more_than_the_transport_can_address() ->
 
 
 @pytest.mark.parametrize("racks", [1, 100])
-def test_ten_thousand_engines_are_paired_in_a_few_looks_at_each(racks: int) -> None:
-    """In under a second, and counted rather than timed: places are looked at as often as there are pairs."""
+def test_ten_thousand_engines_are_paired_evenly(racks: int) -> None:
     members = [
         engine(role, number, place=("z", f"{number % 10}", f"{number % racks}"))
         for role in Role

@@ -186,11 +186,12 @@ class _Kind:
         for donor in donors:
             if pairs.load[donor] <= self._share:
                 break
-            # Whoever has one more than is wanted loses it as soon as another is ready.
+            # Whoever has one more than is wanted would lose it if another one of its own were ready.
+            is_ready = pairs.prefills[donor].standing is Standing.READY
             free = [
                 d
                 for d in pairs.of_prefill[donor] - pairs.of_prefill[p]
-                if pairs.serves(d) and pairs.counted[d] <= self._wanted
+                if pairs.serves(d) and (is_ready or pairs.counted[d] <= self._wanted)
             ]
             if free:
                 d = max(free, key=lambda each: (pairs.nearness(p, each) - pairs.nearness(donor, each), -each))
