@@ -23,7 +23,8 @@ PROMPTS = tuple(
 
 CROWD = tuple(Prompt(100 + number, 600 + 40 * number) for number in range(8))
 """Of a pool of 90 blocks four fit, until their answers have grown."""
-CROWD_OUTPUT = 120
+CROWD_OUTPUT = 240
+"""So long that all of them are being answered at one time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,16 +22,17 @@ def preemptions(engine: Engine) -> float:
     return value_of(engine.metrics(), "vllm:num_preemptions_total")
 
 
-def test_a_crowd_that_does_not_fit_is_answered_though_requests_are_preempted_at_prefill(
+def test_a_crowd_that_does_not_fit_is_answered_though_requests_are_preempted_at_both(
     three: Three, reference: Reference
 ) -> None:
     prefill, decode = three.prefill, three.decode
     nothing_is_held(prefill, decode, within=SETTLES_WITHIN)
-    before = preemptions(prefill)
+    before = [preemptions(engine) for engine in (prefill, decode)]
     answers = ask_at_once(decode, [prompt.ids(three.model) for prompt in CROWD], output=CROWD_OUTPUT)
     assert [answer.text for answer in answers] == [reference.crowd[prompt] for prompt in CROWD]
     assert sum("forward" in answer.account["received"] for answer in answers) > 0
-    assert preemptions(prefill) > before, "no request that produces was preempted"
+    for engine, known in zip((prefill, decode), before, strict=True):
+        assert preemptions(engine) > known, f"no request was preempted at {engine.name}"
     nothing_is_held(prefill, decode, within=SETTLES_WITHIN)
 
 

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A KV cache of 8-bit floats: a block has a quarter of the bytes, and goes as it is."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.engine.model import Shape, make_model
+from e2e.exchange.afterwards import nothing_is_held
+from e2e.suite.exchange.conversing import excess, moved
+from e2e.suite.exchange.kinds.talks import Kind, Talk, talk
+
+BLOCK = 32
+SHAPE = Shape()
+
+
+@pytest.fixture(scope="module", params=["fp8_e4m3", "fp8_e5m2"])
+def talked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
+    folder = tmp_path_factory.mktemp("quantized")
+    make_model(folder / "model", shape=SHAPE)
+    kind = Kind(folder / "model", block=BLOCK, arguments=("--kv-cache-dtype", request.param), environment={})
+    with talk(kind, folder) as of:
+        yield of
+
+
+def test_each_answer_is_a_plain_engines(talked: Talk) -> None:
+    assert [turn.text for turn in talked.held.turns] == [turn.text for turn in talked.expected]
+
+
+def test_each_engine_computes_what_it_must_and_gets_the_rest(talked: Talk) -> None:
+    assert excess(talked.held, BLOCK) == []
+
+
+def test_as_many_bytes_were_written_as_received_in_both_directions(talked: Talk) -> None:
+    for writer, receiver, purpose in (
+        (talked.prefill, talked.decode, "forward"),
+        (talked.decode, talked.prefill, "reverse_push"),
+    ):
+        written, received = moved(writer, receiver, purpose)
+        assert written == received > 0
+
+
+def test_a_number_is_one_byte(talked: Talk) -> None:
+    keys_and_values = 2
+    of_block = SHAPE.layers * keys_and_values * BLOCK * SHAPE.kv_heads * SHAPE.head
+    for engine in (talked.prefill, talked.decode):
+        found = re.search(r"kv_registered .* block_bytes=(\d+)", engine.log.read_text())
+        assert found is not None
+        assert int(found[1]) == of_block
+
+
+def test_afterwards_no_block_is_held(talked: Talk) -> None:
+    nothing_is_held(talked.prefill, talked.decode)
