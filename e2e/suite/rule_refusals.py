@@ -247,14 +247,19 @@ RULE_REFUSALS: Final = (
     ),
     *(
         Refusal(
-            f"more engines of {role} than one engine can address",
-            f"spec.{role}.replicas",
+            f"more engines of {role} than one engine can address, as {field}",
+            f"spec.{role}.{field}",
             "256 engines are more than 255, which is all that an engine can address with spec.transfer.protocol: NixlPull; "
             "ask for fewer, or set that to Push",
-            spec(transfer=PULL, **{role: {"replicas": 256}}),
-            spec(transfer=PULL, **{role: {"replicas": 255}}),
+            spec(transfer=PULL, **{role: wrong}),
+            spec(transfer=PULL, **{role: right}),
         )
         for role in ("prefill", "decode")
+        for field, wrong, right in (
+            ("replicas", {"replicas": 256}, {"replicas": 255}),
+            ("autoscaling.minReplicas", {"autoscaling": {"minReplicas": 256}}, {"autoscaling": {"minReplicas": 255}}),
+            ("autoscaling.maxReplicas", {"autoscaling": {"maxReplicas": 256}}, {"autoscaling": {"maxReplicas": 255}}),
+        )
     ),
     Refusal(
         "Push between engines that are split differently",

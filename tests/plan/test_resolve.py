@@ -100,6 +100,12 @@ def test_an_engines_end_has_three_parts_of_which_the_drain_is_the_users(
     assert ending.drain < ending.grace - ending.shutdown
 
 
+def test_a_scaler_gets_no_more_engines_than_one_of_vllms_connector_can_address() -> None:
+    for resource, most in ((a_resource(), 1000), (a_resource().pulling(), 255)):
+        scaled = resource.with_spec("decode", "autoscaling", value={})
+        assert resolved(scaled).pools[Role.DECODE].sizing.most == most
+
+
 def test_unless_told_otherwise_decode_works_with_four_prefill_engines_and_who_ends_hands_over() -> None:
     assert resolved(a_resource()).wiring == Wiring(peers_per_decode=4, migrate=True)
 
@@ -182,6 +188,14 @@ def test_the_hash_seed_may_be_given_as_it_is_anyway() -> None:
             "remove the field",
         ),
         (a_resource().pulling().with_prefill(256), "spec.prefill.replicas", "ask for fewer"),
+        *(
+            (
+                a_resource().pulling().with_spec("decode", "autoscaling", value={bound: 256}),
+                f"spec.decode.autoscaling.{bound}",
+                "ask for fewer",
+            )
+            for bound in ("minReplicas", "maxReplicas")
+        ),
         (
             a_resource().pulling().with_spec("transfer", "peersPerDecode", value=1),
             "spec.transfer.peersPerDecode",

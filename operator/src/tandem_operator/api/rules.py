@@ -219,12 +219,15 @@ def _role_rules(role: str) -> tuple[Rule, ...]:
                 "type": _TYPE,
             },
         ),
-        Rule(
-            holds=f"{_PROTOCOL} != 'NixlPull' || self.{role}.?replicas.orValue(1) <= {MAX_PEERS}",
-            message=f"{{wanted}} engines are more than {MAX_PEERS}, which is all that an engine can address with "
-            "spec.transfer.protocol: NixlPull; ask for fewer, or set that to Push",
-            at=f".{role}.replicas",
-            values={"wanted": f"self.{role}.replicas"},
+        *(
+            Rule(
+                holds=f"{_PROTOCOL} != 'NixlPull' || self.{role}.?{field.replace('.', '.?')}.orValue(0) <= {MAX_PEERS}",
+                message=f"{{wanted}} engines are more than {MAX_PEERS}, which is all that an engine can address with "
+                "spec.transfer.protocol: NixlPull; ask for fewer, or set that to Push",
+                at=f".{role}.{field}",
+                values={"wanted": f"self.{role}.{field}"},
+            )
+            for field in ("replicas", "autoscaling.minReplicas", "autoscaling.maxReplicas")
         ),
     )
 

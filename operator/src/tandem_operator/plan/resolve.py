@@ -14,7 +14,8 @@ from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.api.rules import DEFAULT_PROTOCOL, LONGEST_DEADLINE, MAX_PEERS, ONLY_WITH_PUSH
-from tandem_operator.api.scaling import Drain, Scaling
+from tandem_operator.api.scaling import Autoscaling, Drain, Scaling
+from tandem_operator.api.scaling_rules import MAX_REPLICAS
 from tandem_operator.api.spec import (
     Accelerator,
     Decode,
@@ -74,12 +75,12 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
     if len(metadata.name) > MAX_NAME_LENGTH:
         raise InvalidSpec("metadata.name", f"has more than {MAX_NAME_LENGTH} characters; choose a shorter name")
     transfer = _transfer(spec.transfer or Transfer())
+    if isinstance(transfer, NixlTransfer):
+        _check_pull(spec)
     profile = _profile(spec.accelerator)
     backend = _backend(spec, profile)
     pools = {role: _pool(spec, role, profile, backend) for role in Role}
     scaling = spec.scaling or Scaling()
-    if isinstance(transfer, NixlTransfer):
-        _check_pull(spec)
     _check_tensors(transfer, prefill=pools[Role.PREFILL].tensor, decode=pools[Role.DECODE].tensor)
     return Resolved(
         name=metadata.name,
@@ -147,11 +148,19 @@ def _check_pull(spec: Spec) -> None:
             "spec.scaling.drain",
             "has no effect with spec.transfer.protocol: NixlPull; remove the field, or set that to Push",
         )
-    for role, replicas in ((Role.PREFILL, spec.prefill.replicas), (Role.DECODE, spec.decode.replicas)):
-        if (replicas or 0) > MAX_PEERS:
+    for role, given in ((Role.PREFILL, spec.prefill), (Role.DECODE, spec.decode)):
+        bounds = given.autoscaling or Autoscaling()
+        numbers = {
+            "replicas": given.replicas,
+            "autoscaling.minReplicas": bounds.min_replicas,
+            "autoscaling.maxReplicas": bounds.max_replicas,
+        }
+        for field, number in numbers.items():
+            if (number or 0) <= MAX_PEERS:
+                continue
             raise InvalidSpec(
-                f"spec.{role}.replicas",
-                f"{replicas} engines are more than {MAX_PEERS}, which is all that an engine can address with"
+                f"spec.{role}.{field}",
+                f"{number} engines are more than {MAX_PEERS}, which is all that an engine can address with"
                 " spec.transfer.protocol: NixlPull; ask for fewer, or set that to Push",
             )
 
@@ -210,7 +219,7 @@ def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
     devices = _devices(spec.accelerator, profile, backend, tensor, field)
     resources = given.resources or Resources()
     limits = dict(resources.limits or {})
-    sizing = sizing_of(given, field)
+    sizing = sizing_of(given, field, MAX_PEERS if protocol_of(spec) is Protocol.NIXL_PULL else MAX_REPLICAS)
     return Pool(
         role=role,
         replicas=sizing.first,

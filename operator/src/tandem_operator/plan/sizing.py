@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import Final
 
 from tandem_operator.api.scaling import Autoscaling, Scaling
-from tandem_operator.api.scaling_rules import MAX_REPLICAS
 from tandem_operator.api.spec import Decode, Prefill
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolved import Ratio, Sizing
@@ -14,8 +13,13 @@ FIRST_REPLICAS: Final = 1
 """What a new scaler asks for where the spec doesn't say."""
 
 
-def sizing_of(given: Prefill | Decode, field: str) -> Sizing:
-    """The role's own bounds; `field` is its path, as `spec.prefill`.
+def sizing_of(given: Prefill | Decode, field: str, limit: int) -> Sizing:
+    """The role's own bounds.
+
+    Args:
+        given: the role.
+        field: its path, as `spec.prefill`.
+        limit: most engines where the spec says nothing of that.
 
     Raises:
         InvalidSpec: the bounds contradict each other.
@@ -24,7 +28,7 @@ def sizing_of(given: Prefill | Decode, field: str) -> Sizing:
         return Sizing(is_fixed=True, first=given.replicas, least=given.replicas, most=given.replicas)
     bounds = given.autoscaling or Autoscaling()
     least = bounds.min_replicas or 0
-    most = MAX_REPLICAS if bounds.max_replicas is None else bounds.max_replicas
+    most = limit if bounds.max_replicas is None else bounds.max_replicas
     if least > most:
         raise InvalidSpec(
             f"{field}.autoscaling.minReplicas",
