@@ -79,6 +79,10 @@ def test_a_budget_too_small_for_the_least_is_kept_all_the_same() -> None:
     assert given_for(2, 2, replace(UNBOUNDED, least=Numbers(2, 2), budget=3 * 8)) == (1, 2)
 
 
+def test_a_budget_that_is_just_enough_for_the_least_is_spent_on_that() -> None:
+    assert given_for(17, 14, replace(UNBOUNDED, least=Numbers(0, 9), budget=9 * 8)) == (0, 9)
+
+
 def test_engines_on_no_gpus_cost_nothing() -> None:
     assert given_for(4, 8, replace(UNBOUNDED, gpus=Numbers(0, 0), budget=1)) == (4, 8)
 
