@@ -8,6 +8,7 @@ from typing import Any, Self
 from tandem_connector.contract.environment import EXCHANGE_PORT
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import (
+    ENGINE_LABEL,
     PEERS_ANNOTATION,
     RESOURCE_LABEL,
     REVISION_LABEL,
@@ -117,7 +118,13 @@ def a_pod(role: Role = Role.DECODE, ordinal: int = 0, resource: str = "qwen") ->
                 "name": f"{role_name(resource, role)}-{ordinal}",
                 "namespace": "models",
                 "uid": f"00000000-0000-4000-8000-{number:012d}",
-                "labels": {RESOURCE_LABEL: resource, ROLE_LABEL: str(role), REVISION_LABEL: "r1", TENSOR_LABEL: "1"},
+                "labels": {
+                    ENGINE_LABEL: resource,
+                    RESOURCE_LABEL: resource,
+                    ROLE_LABEL: str(role),
+                    REVISION_LABEL: "r1",
+                    TENSOR_LABEL: "1",
+                },
             },
             "spec": {
                 "containers": [{"name": "engine", "ports": [{"name": "side-channel", "containerPort": EXCHANGE_PORT}]}]

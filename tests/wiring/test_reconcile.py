@@ -9,7 +9,14 @@ import pytest
 
 from tandem_connector.contract.peers import PeerTable
 from tandem_connector.contract.types import Role
-from tandem_operator.api.names import PEERS_ANNOTATION, PLURAL, REVISION_LABEL, SCALER_PLURAL
+from tandem_operator.api.names import (
+    PEERS_ANNOTATION,
+    PLURAL,
+    RESOURCE_LABEL,
+    REVISION_LABEL,
+    ROLE_LABEL,
+    SCALER_PLURAL,
+)
 from tandem_operator.kube.apply import Applier
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.kinds import CHILD_KINDS
@@ -205,6 +212,22 @@ async def test_a_pod_that_its_set_was_deleted_without_is_not_gone_until_it_is_de
     bench.api.remove("pods", "qwen-prefill-0")
     await bench.reconcile()
     assert (table().peers, table().gone) == ((), (prefill["metadata"]["uid"],))
+
+
+@pytest.mark.parametrize("label", [ROLE_LABEL, RESOURCE_LABEL])
+async def test_a_pod_that_its_set_let_go_for_want_of_a_label_runs_on_and_is_not_gone(bench: Bench, label: str) -> None:
+    """As one takes a pod out of service to look at it: Kubernetes removes its owner, and leaves it as it is."""
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.run_engines()
+    await bench.reconcile()
+    metadata = (prefill := bench.api.get("pods", "qwen-prefill-0") or {})["metadata"]
+    labels = {name: value for name, value in metadata["labels"].items() if name != label}
+    bench.api.put("pods", {**prefill, "metadata": {**metadata, "labels": labels, "ownerReferences": []}})
+    await bench.reconcile()
+    decode = bench.api.get("pods", "qwen-decode-0") or {}
+    table = PeerTable.model_validate_json(decode["metadata"]["annotations"][PEERS_ANNOTATION])
+    assert (table.peers, table.gone) == ((), ())
 
 
 async def test_pods_that_a_former_resource_left_are_not_engines_of_this_one(bench: Bench) -> None:

@@ -57,10 +57,10 @@ async def observe(client: Client, nodes: Nodes[ResourceKey], resource: Disaggreg
     """Read the resource's children, its engine pods and their nodes."""
     metadata = resource.metadata
     label = f"{names.RESOURCE_LABEL}={metadata.name}"
-    engine_roles = ",".join(Role)
     *children, pods = await asyncio.gather(
         *(client.list(kind, metadata.namespace, label) for kind in CHILD_KINDS),
-        client.list(POD, metadata.namespace, f"{label},{names.ROLE_LABEL} in ({engine_roles})"),
+        # Not by the sets' selector: a pod from which someone takes these labels is let go by its set, and its engine runs on.
+        client.list(POD, metadata.namespace, f"{names.ENGINE_LABEL}={metadata.name}"),
     )
     live = {key_of(child): child for of_kind in children for child in of_kind}
     owned = {key: child for key, child in live.items() if owns(metadata, child)}

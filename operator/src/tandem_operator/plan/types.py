@@ -68,7 +68,7 @@ class Observed:
     pods: tuple[Manifest, ...] = ()
     """All engine pods with the resource's label that its sets control."""
     strangers: frozenset[str] = frozenset()
-    """UIDs of pods with the labels of the resource's engines that none of its sets controls (yet), and that haven't ended."""
+    """UIDs of pods with the label of the resource's engines that no set of it controls (yet, or any more), and that haven't ended."""
     nodes: Mapping[str, Manifest] = field(default_factory=dict)
     """The nodes that these pods run on, by name."""
     refusals: tuple[Refusal, ...] = ()
