@@ -292,6 +292,15 @@ def test_what_lacks_of_a_part_is_asked_of_the_next_peer_though_the_first_may_sti
     assert wants == [(P1, names(0, 4)), (P2, names(0, 4))]
 
 
+def test_the_next_peer_gets_no_more_to_write_into_than_the_first_had() -> None:
+    requests = Requests(settings=ExchangeSettings(exposed_blocks=3)).arrives().from_p()
+    requests.waits()
+    requests.comes(1, 0)
+    requests.exchange.peer_silent(P1, requests.now)
+    requests.settle().from_p(P2)
+    assert [want.hashes for _, want in requests.wants()] == [names(0, 3), names(1, 3)]
+
+
 def test_and_does_so_as_long_as_a_silent_peer_may_write_into_it() -> None:
     requests = Requests(settings=ExchangeSettings(exposed_blocks=5)).arrives().from_p()
     requests.waits()

@@ -231,7 +231,7 @@ class Loading:
     def _ask(self, turn: Turn, now: Seconds) -> None:
         source, first = turn.source, turn.lacking()
         # What peers may not write into yet is wanted when the first part has come.
-        most = max(turn.part, self._exchange.exposable())
+        most = 0 if first is None else max(turn.exposed_to - first, self._exchange.exposable())
         if source is None or first is None or most == 0:
             self._finish(turn, now)
             return
@@ -246,7 +246,7 @@ class Loading:
                 ttl=Seconds(ttl),
                 wait=source.purpose is Purpose.FORWARD,
             )
-            turn.part = len(load.blocks)
+            turn.exposed_to = first + len(load.blocks)
             want = self._exchange.want(source.engine, load, now)
         if want is None:
             self._next_peer(turn, source.engine, now)
@@ -290,7 +290,7 @@ class Loading:
         if turn.ended or load.reason is EndReason.RESET or turn.lacking() is None:
             self._finish(turn, now)
         elif load.reason is EndReason.COMPLETE:
-            turn.part = 0
+            turn.exposed_to = 0
             self._ask(turn, now)
         else:
             self._next_peer(turn, load.peer, now)

@@ -59,8 +59,8 @@ class Turn:
     """Indices, from `start` on, that have come."""
     wants: dict[WantId, int] = field(default_factory=dict)
     """Open wants, and the index from `start` on at which each begins; the last one is waited for."""
-    part: int = 0
-    """Blocks of the last want, which may be asked for anew: 0 when it was served."""
+    exposed_to: int = 0
+    """Index, from `start` on, before which the last want ends: up to it, all may be asked for anew. 0 when it was served."""
     held_since: Seconds | None = None
     held: float = 0.0
     """Seconds for which it was held for blocks on their way for somebody else."""
