@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem_connector import drain
-from tandem_connector.contract.environment import STATUS_FILE
+from tandem_connector.contract.environment import DRAIN_MARK, STATUS_FILE
 from tandem_connector.vllm.status import DrainStage, Status, StatusFile
 
 
@@ -33,6 +33,17 @@ def test_it_returns_when_the_engine_is_drained(tmp_path: Path) -> None:
         process.wait(0.5)
     file.change(drain=DrainStage.DRAINED)
     assert process.wait(60) == 0
+
+
+def test_it_tells_the_engine_by_a_file_beside_the_status_file(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    waits(path, 0.1)
+    assert path.with_name(f"status.json{DRAIN_MARK}").exists()
+
+
+def test_it_says_when_the_engine_cannot_be_told(tmp_path: Path) -> None:
+    done = waits(tmp_path / "none" / "status.json", 0.1)
+    assert "the engine can't be told that it is to end" in done.stderr
 
 
 def test_it_waits_no_longer_than_it_may_and_says_how_far_the_engine_came(tmp_path: Path) -> None:

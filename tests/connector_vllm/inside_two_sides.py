@@ -26,7 +26,7 @@ from vllm.v1.request import Request
 from tandem_connector.contract.messages import VERSION, Fingerprint, Hello, Purpose
 from tandem_connector.contract.peers import Address, Drain, Parallelism, Peer, PeerTable
 from tandem_connector.contract.types import BlockHash, EngineId, EngineState, Generation, Role
-from tandem_connector.drain import stage
+from tandem_connector.drain import stage, tell
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import EndReason, Load, RequestId, Seconds
 from tandem_connector.vllm.adapter import EngineInput
@@ -92,10 +92,16 @@ class Engine:
         hello = Hello(VERSION, like, BLOCKS, (rank.memory,), answer=True, publishes=publishes)
         self.side.start(hello, block_bytes=rank.block_bytes, idle_wait=0.01, model="m")
 
-    def told(self, *peers: Peer, drain: Drain | None = None, gone: tuple[str, ...] = ()) -> None:
+    def told(
+        self,
+        *peers: Peer,
+        drain: Drain | None = None,
+        gone: tuple[str, ...] = (),
+        heir: EngineId | None = None,
+    ) -> None:
         self._generation += 1
         fresh = self._table.with_suffix(".new")
-        fresh.write_text(PeerTable.of(Generation(self._generation), peers, drain, gone).to_annotation())
+        fresh.write_text(PeerTable.of(Generation(self._generation), peers, drain, gone, heir).to_annotation())
         fresh.replace(self._table)
 
     def step(self) -> None:
@@ -121,6 +127,11 @@ class Engine:
     def content(self, block_hash: BlockHash) -> Any:
         block = self.pool.lookup(block_hash)
         return None if block is None else self.memory[block].tolist()
+
+    @property
+    def tables_read(self) -> int:
+        counts = self.side._surroundings.table_counts
+        return 0 if counts is None else counts.accepted
 
     @property
     def writes_to(self) -> int:
@@ -181,6 +192,20 @@ def what_a_draining_engine_holds_is_at_its_successor_before_it_says_that_it_is_d
     assert other.exchange.tally.blocks_received[Purpose.MOVE] == len(held) - 4
     for engine in (one, other):
         assert engine.pool.free_blocks == BLOCKS - 1
+        engine.close()
+
+
+def an_engine_that_its_hook_tells_to_end_hands_over_to_its_heir_though_its_table_stays_as_it_is() -> None:
+    one, other = acquainted()
+    held = chain("held", 20)
+    one.caches(held)
+    one.told(other.peer, heir=other.id)
+    until("it has read who is its heir", lambda: one.tables_read == 2, one)
+    assert stage(one.status) == "serving"
+    tell(one.status)
+    until("it is drained", lambda: stage(one.status) == "drained", one, other)
+    assert [other.content(each) for each in held] == [one.content(each) for each in held]
+    for engine in (one, other):
         engine.close()
 
 

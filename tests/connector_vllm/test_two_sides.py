@@ -13,6 +13,7 @@ from tests.connector_vllm.test_adapter import CONNECTOR
 SCRIPT = Path(__file__).with_name("inside_two_sides.py")
 CHECKS = (
     "what_a_draining_engine_holds_is_at_its_successor_before_it_says_that_it_is_drained",
+    "an_engine_that_its_hook_tells_to_end_hands_over_to_its_heir_though_its_table_stays_as_it_is",
     "what_moves_is_published_by_the_successor_as_if_it_had_been_computed_there",
     "an_engine_that_ends_is_done_when_both_sides_have_all_their_blocks_back",
     "what_was_begun_with_a_peer_that_parts_is_ended_and_both_begin_anew_when_it_returns",

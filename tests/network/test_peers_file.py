@@ -110,6 +110,12 @@ def test_the_same_generation_with_other_peers_is_an_error_and_with_the_same_noth
             a_table(9, TWO).replace(b'"drain":null', b'"drain":{"successor":"one"}'),
             "content: Value error, the successor one is none of the peers",
         ),
+        (a_table(9, TWO).replace(b'"heir":null', b'"heir":"two"'), "its digest is"),
+        (
+            a_table(9, TWO).replace(b'"heir":null', b'"heir":"one"'),
+            "content: Value error, the heir one is none of the peers",
+        ),
+        (a_table(9, TWO).replace(b'"gone":[]', b'"gone":["other"]'), "its digest is"),
         (b" " * (2 << 20), "it is empty"),
         (b"x" * (2 << 20), "it is longer than 1048576 bytes"),
         (b"", "it is empty"),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits until an engine that drains has nothing left to do: exit status 0 when it has, 1 and a line on stderr when the time is over.
+"""Tells an engine that it is to end, and waits until it has nothing left to do.
 
-Run inside the engine's container, as `python3 -I -S .../drain.py --within SECONDS`, by what ends it (a preStop hook). It imports the
-standard library only, like `probe.py`. Whoever runs it has the operator say in the engine's peer table that it drains. An engine
-that hears nothing of it, since the operator is away or the engine doesn't run yet, is waited for only as long as `--told-within` says.
+The exit status is 0 when it has, 1 and a line on stderr when the time is over. Run inside the engine's container, as
+`python3 -I -S .../drain.py --within SECONDS`, by what ends it (a preStop hook). It imports the standard library only, like `probe.py`.
+The engine is told by a file beside its status file, and not by its peer table: a kubelet shows a pod that is being deleted no newer
+one. An engine that doesn't drain all the same, since it doesn't run yet or hangs, is waited for only as long as `--told-within` says.
 """
 
 import argparse
@@ -25,6 +26,16 @@ def stage(path: str) -> str:
     return str(status.get("drain", "")) if isinstance(status, dict) else ""
 
 
+def tell(path: str) -> None:
+    """Leave the mark beside the status file; an engine that has no such file hears of its end by its peer table only."""
+    if path:
+        try:
+            with open(f"{path}.drain", "w", encoding="utf-8"):  # noqa: PTH123
+                pass
+        except OSError as error:
+            print(f"the engine can't be told that it is to end: {error}", file=sys.stderr)
+
+
 def main() -> int:
     """Wait for the engine whose environment this process shares."""
     parser = argparse.ArgumentParser(description="Wait until this engine has nothing left to do.")
@@ -37,6 +48,7 @@ def main() -> int:
     told_within = given.within if given.told_within is None else min(given.told_within, given.within)
     path = os.environ.get("TANDEM_STATUS_FILE", "")
     began = time.monotonic()
+    tell(path)
     while (found := stage(path)) != "drained":
         limit = given.within if found == "draining" else told_within
         left = began + limit - time.monotonic()

@@ -23,6 +23,8 @@ KEYS_PATH: Final = f"{KEYS_DIRECTORY}/exchange.json"
 CONNECTOR_PATH: Final = "/opt/tandem/connector"
 """Where the init container puts the connector's package; on `PYTHONPATH` of the engine."""
 
+DRAIN_MARK: Final = ".drain"
+"""What is added to the status file's path gives the file by which a preStop hook tells the engine that it is to end."""
 STATUS_PATH: Final = "/dev/shm/tandem-status.json"  # noqa: S108 - the pod's own: a mounted folder
 """Where every engine can write, whatever its user and its image."""
 

@@ -96,6 +96,10 @@ class PeerTable(_Frozen):
     """The engine whose table this is drains: it takes no new work from peers, and ends when it has nothing left to do."""
     gone: Annotated[tuple[str, ...], Field(max_length=MAX_GONE)] = ()
     """UIDs of pods whose engines were peers, and that exist no more: their processes have ended for certain."""
+    heir: EngineId | None = None
+    """A peer of the same role, that is to have what this engine's prefix cache holds when its container is told to end.
+
+    It is named ahead: a kubelet shows a pod that is being deleted no newer table."""
 
     @model_validator(mode="after")
     def _lists_no_pod_as_gone_too(self) -> Self:
@@ -107,8 +111,9 @@ class PeerTable(_Frozen):
     @model_validator(mode="after")
     def _knows_the_successor(self) -> Self:
         successor = self.drain.successor if self.drain is not None else None
-        if successor is not None and all(peer.engine != successor for peer in self.peers):
-            raise ValueError(f"the successor {successor} is none of the peers")
+        for name, engine in (("successor", successor), ("heir", self.heir)):
+            if engine is not None and all(peer.engine != engine for peer in self.peers):
+                raise ValueError(f"the {name} {engine} is none of the peers")
         return self
 
     @classmethod
@@ -118,17 +123,23 @@ class PeerTable(_Frozen):
         peers: tuple[Peer, ...],
         drain: Drain | None = None,
         gone: Iterable[str] = (),
+        heir: EngineId | None = None,
     ) -> Self:
         """A table of these peers, in a fixed order, with its digest; of `gone` the last `MAX_GONE`, in the order given."""
         ordered, ended = tuple(sorted(peers, key=lambda peer: peer.engine)), tuple(gone)[-MAX_GONE:]
-        digest = cls.digest_of(ordered, drain, ended)
-        return cls(generation=generation, digest=digest, peers=ordered, drain=drain, gone=ended)
+        digest = cls.digest_of(ordered, drain, ended, heir)
+        return cls(generation=generation, digest=digest, peers=ordered, drain=drain, gone=ended, heir=heir)
 
     @staticmethod
-    def digest_of(peers: tuple[Peer, ...], drain: Drain | None = None, gone: tuple[str, ...] = ()) -> str:
-        """16 hexadecimal digits of SHA-256 over the peers in the order of their engine ids, what is to be drained, and who is gone."""
+    def digest_of(
+        peers: tuple[Peer, ...],
+        drain: Drain | None = None,
+        gone: tuple[str, ...] = (),
+        heir: EngineId | None = None,
+    ) -> str:
+        """16 hexadecimal digits of SHA-256 over the peers in the order of their engine ids and all else that a table says."""
         said = [*sorted(peers, key=lambda peer: peer.engine), *([drain] if drain is not None else [])]
-        content = "\n".join([*(each.model_dump_json(by_alias=True) for each in said), *gone])
+        content = "\n".join([*(each.model_dump_json(by_alias=True) for each in said), *gone, f"heir={heir}"])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def to_annotation(self) -> str:

@@ -115,7 +115,7 @@ def _table(content: bytes) -> PeerTable:
         raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}") from error
     if len({peer.engine for peer in table.peers}) != len(table.peers):
         raise ValueError("an engine is in it twice")
-    if table.digest != (digest := PeerTable.digest_of(table.peers, table.drain, table.gone)):
+    if table.digest != (digest := PeerTable.digest_of(table.peers, table.drain, table.gone, table.heir)):
         raise ValueError(f"its digest is {table.digest}, that of its content {digest}")
     return table
 

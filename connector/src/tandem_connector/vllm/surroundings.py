@@ -28,6 +28,7 @@ from tandem_connector.vllm.adapter import EngineInput
 from tandem_connector.vllm.alarm import Alarm
 from tandem_connector.vllm.asker import Asker, Decision
 from tandem_connector.vllm.doorbell import Doorbell, Ring
+from tandem_connector.vllm.drain_mark import DrainMark, mark_of
 from tandem_connector.vllm.draining import DrainOrder
 from tandem_connector.vllm.incarnations import Incarnations
 from tandem_connector.vllm.keys import CurveKeys
@@ -82,6 +83,9 @@ class Surroundings:
         self._engine = engine
         self._news: deque[Told] = deque()
         self._drain: Drain | None = None
+        self._heir: EngineId | None = None
+        self._told_to_end = False
+        self._mark: DrainMark | None = None
         self._has_news = False
         self._resting = False
         self._loads_told: dict[EngineId, float] = {}
@@ -116,6 +120,8 @@ class Surroundings:
         self._network = Network(Identity(self._me, hello), bind, self._keys, self._told, settings=settings)
         if self._settings.role is Role.DECODE:
             self.asker = self._asker(self._network, block_size, model)
+        if self._settings.status_file is not None:
+            self._mark = DrainMark(mark_of(self._settings.status_file), self._marked)
         self._file = PeersFile(self._settings.peers_file, self._table_changed)
 
     def _asker(self, network: Network, block_size: int, model: str) -> Asker:
@@ -222,7 +228,7 @@ class Surroundings:
 
     def close(self) -> None:
         """End all threads."""
-        for part in (self._file, self.asker, self._network, self._alarm, self._doorbell):
+        for part in (self._file, self._mark, self.asker, self._network, self._alarm, self._doorbell):
             if part is not None:
                 part.close()
         if self._caller is not None:
@@ -275,8 +281,14 @@ class Surroundings:
         with self._following:
             self._gone = frozenset(change.table.gone)
             self._incarnations.table(change.table.peers, self._gone)
-            self._drain = change.table.drain
+            self._drain, self._heir = change.table.drain, change.table.heir
             self._follow()
+
+    def _marked(self) -> None:
+        with self._following:
+            self._told_to_end = True
+            self._news.append(self._drain_order())
+            self._told()
 
     def _replaced(self, peer: EngineId, by: EngineId) -> None:
         with self._following:
@@ -311,11 +323,15 @@ class Surroundings:
         self._told()
 
     def _drain_order(self) -> DrainOrder:
-        listed = self._drain.successor if self._drain is not None else None
+        """By the table, or by the mark: then to the heir."""
+        drain = self._drain
+        if drain is None and self._told_to_end:
+            drain = Drain(successor=self._heir)
+        listed = drain.successor if drain is not None else None
         successor = self._incarnations.name_of(listed) if listed is not None else None
         if self.asker is not None:
-            self.asker.drain(drains=self._drain is not None)
-        return DrainOrder(self._drain is not None, successor)
+            self.asker.drain(drains=drain is not None)
+        return DrainOrder(drain is not None, successor)
 
 
 def seal_of(keys: CurveKeys | None) -> Seal:
