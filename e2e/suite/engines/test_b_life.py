@@ -6,12 +6,17 @@ import json
 import pytest
 
 from e2e.cluster.progress import wait_until
-from e2e.installation import NAMESPACE, engine_pods, front_door
+from e2e.conversation import held
+from e2e.engine.model import MODEL_NAME
+from e2e.exchange.numbers import value_of
+from e2e.installation import ENGINE_PORT, NAMESPACE, engine_pods, front_door
 from e2e.kubectl import Kubectl, KubectlError
 from e2e.ready import wait_until_ready
 from e2e.suite.engines.conftest import Deployment
-from e2e.suite.engines.test_a_conversation import peer_table
+from e2e.suite.engines.test_a_conversation import BLOCK, peer_table
 
+TOLD_ELSEWHERE = " ".join(f"session {number * number} went back to prefill-{number % 5};" for number in range(40))
+"""What no other test says."""
 OWNED_KINDS = (
     "statefulsets,deployments,replicasets,pods,services,configmaps,secrets,serviceaccounts,roles,rolebindings,"
     "endpointslices"
@@ -56,7 +61,15 @@ def test_killing_both_operator_pods_does_not_touch_the_engines(deployment: Deplo
     assert uids_and_restarts(deployment) == before
 
 
-def test_another_decode_replica_appears_in_prefills_table_without_restarting_anyone(deployment: Deployment) -> None:
+def moved_to(deployment: Deployment, pod: str) -> float:
+    """Blocks that other engines handed over to this one."""
+    metrics = deployment.kubectl.pod_http(pod, ENGINE_PORT, "/metrics")
+    return value_of(metrics, "tandem_blocks_received_total", purpose="move")
+
+
+def test_another_decode_replica_is_known_to_prefill_and_hands_over_what_it_holds_when_it_goes(
+    deployment: Deployment,
+) -> None:
     before = uids_and_restarts(deployment)
     (prefill,) = engine_pods(deployment.kubectl, deployment.name, "prefill")
 
@@ -72,8 +85,16 @@ def test_another_decode_replica_appears_in_prefills_table_without_restarting_any
     assert {peer.state for peer in table.peers} == {"ready"}
     assert before.items() <= uids_and_restarts(deployment).items()
 
+    stays, goes = sorted(pod["metadata"]["name"] for pod in engine_pods(deployment.kubectl, deployment.name, "decode"))
+    with deployment.kubectl.forwarded(f"pod/{goes}", ENGINE_PORT) as url:
+        (turn,) = held(url, MODEL_NAME, session="goes", script=(TOLD_ELSEWHERE,))
+    before_move = moved_to(deployment, stays)
+
     patch(deployment, {"decode": {"replicas": 1}})
     wait_until("one decode pod", lambda: len(engine_pods(deployment.kubectl, deployment.name, "decode")) == 1, 180)
+    # The first block may be the same in every conversation.
+    said = (turn.prompt_tokens + turn.output_tokens - 1) // BLOCK
+    assert said - 1 <= moved_to(deployment, stays) - before_move <= said
     wait_until("prefill to know one", lambda: len(peer_table(deployment, prefill["metadata"]["name"]).peers) == 1, 60)
 
 
