@@ -253,14 +253,15 @@ def an_engine_that_ends_is_done_when_both_sides_have_all_their_blocks_back() -> 
 
 def what_was_begun_with_a_peer_that_parts_is_ended_and_both_begin_anew_when_it_returns() -> None:
     one, other = acquainted()
-    begun, next_ = chain("begun", 3), chain("next", 3)
+    begun, next_, producer = chain("begun", 3), chain("next", 3), RequestId("producer")
+    other.exchange.request_produces(producer, begun)
     one.wants(begun, other.id)
     until("it is served", lambda: other.exchange.gauges().wants_served == 1, one, other)
     for engine in (one, other):
         engine.told()
     until("they part", lambda: not (one.exchange.reaches(other.id) or other.exchange.reaches(one.id)), one, other)
     other.caches(begun)
-    other.exchange.tick(Seconds(time.monotonic() + 5.0))
+    other.exchange.request_ended(producer, Seconds(time.monotonic()), offer=False)
     until("it has what it waited for", lambda: one.exchange.gauges().wants_open == 0, one, other)
     assert one.exchange.tally.wants_ended[Purpose.FORWARD, EndReason.COMPLETE] == 1
     until("the ranks part", lambda: one.writes_to == 0 == other.writes_to, one, other)

@@ -38,6 +38,8 @@ _ENDS: Final = {
 }
 ADDING_TAKES: Final = 2.0
 """Seconds for which an idle engine waits for what the ranks say of a new connection; they say only that it failed."""
+PARTS_AFTER: Final = 5.0
+"""Seconds after which a peer that has parted is wanted nothing of any more: what was asked of it, or by it, may have no blocks yet."""
 READD_AFTER: Final = 2.0
 """Seconds after which the ranks connect anew to a peer that lives, and to which their connection broke."""
 
@@ -64,6 +66,7 @@ class Conduct:
         self._status = status
         self._ranks = Ranks(ranks)
         self._hellos: dict[EngineId, Hello] = {}
+        self._parting: dict[EngineId, Seconds] = {}
         self._parted: set[EngineId] = set()
         self._unranked: set[EngineId] = set()
         """Of these, those that the ranks have no connection to any more."""
@@ -103,8 +106,7 @@ class Conduct:
                 self._gone(peer, now)
                 self._lost(peer)
             case PeerParted(peer):
-                self._parted.add(peer)
-                self._exchange.peer_parted(peer)
+                self._parting[peer] = Seconds(now + PARTS_AFTER)
             case PeerReturned(peer):
                 self._returned(peer, now)
             case PeerRefused():
@@ -136,6 +138,7 @@ class Conduct:
         self._reached(peer, now)
 
     def _returned(self, peer: EngineId, now: Seconds) -> None:
+        self._parting.pop(peer, None)
         self._parted.discard(peer)
         self._exchange.peer_returned(peer)
         hello = self._hellos.get(peer)
@@ -159,6 +162,7 @@ class Conduct:
         self._readd.pop(peer, None)
         if self._hellos.pop(peer, None) is not None and peer not in self._unranked:
             self._orders.append(DropPeer(peer))
+        self._parting.pop(peer, None)
         self._parted.discard(peer)
         self._unranked.discard(peer)
 
@@ -191,6 +195,10 @@ class Conduct:
         again = self._loading.tick(now)
         if self._adding_until is not None and self._adding_until <= now:
             self._adding_until = None
+        for peer in [peer for peer, due in self._parting.items() if due <= now]:
+            del self._parting[peer]
+            self._parted.add(peer)
+            self._exchange.peer_parted(peer)
         for peer in [peer for peer, due in self._readd.items() if due <= now]:
             del self._readd[peer]
             if (hello := self._hellos.get(peer)) is not None:
@@ -199,7 +207,8 @@ class Conduct:
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        due = [self._exchange.next_due(), self._loading.next_due(), self._adding_until, *self._readd.values()]
+        due = [self._exchange.next_due(), self._loading.next_due(), self._adding_until]
+        due += [*self._readd.values(), *self._parting.values()]
         return min((at for at in due if at is not None), default=None)
 
     # -- what follows -----------------------------------------------------------------------------------------------
