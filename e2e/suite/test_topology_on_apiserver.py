@@ -21,6 +21,14 @@ def uid(kubectl: Kubectl, pod: str) -> str:
     return next(str(each["metadata"]["uid"]) for each in engines(kubectl) if each["metadata"]["name"] == pod)
 
 
+def partners(kubectl: Kubectl) -> dict[str, set[str]]:
+    """By pod, those of the other role that it knows."""
+    return {
+        name: {peer.pod for peer in table.peers if f"-{peer.role}-" not in name}
+        for name, table in tables(kubectl).items()
+    }
+
+
 def hold(kubectl: Kubectl, pod: str, *finalizers: str) -> None:
     """With a finalizer a pod that is deleted stays, as one does whose preStop hook waits."""
     kubectl.run("patch", "pod", pod, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": list(finalizers)}}))
@@ -32,25 +40,27 @@ def test_decode_engines_work_with_as_many_prefill_engines_as_are_wanted(
     pools = {"prefill": {**TENSOR, "replicas": 4}, "decode": {**TENSOR, "replicas": 4}}
     kubectl.apply(a_resource(**pools, transfer={"peersPerDecode": 2}))
     wait_for(kubectl, "Ready")
-    wait_until("all to have two", lambda: {len(table.peers) for table in tables(kubectl).values()} == {2}, timeout=30)
-    known = {(name, peer.pod) for name, table in tables(kubectl).items() for peer in table.peers}
+    wait_until("all to have two", lambda: {len(peers) for peers in partners(kubectl).values()} == {2}, timeout=30)
+    known = {(name, peer) for name, peers in partners(kubectl).items() for peer in peers}
     assert known == {(peer, name) for name, peer in known}
     kubectl.apply(a_resource(**pools, transfer={"peersPerDecode": 1}))
-    wait_until("all to have one", lambda: {len(table.peers) for table in tables(kubectl).values()} == {1}, timeout=30)
+    wait_until("all to have one", lambda: {len(peers) for peers in partners(kubectl).values()} == {1}, timeout=30)
 
 
-def test_a_pod_that_is_deleted_drains_to_its_successor_and_is_gone_when_it_is(
+def test_a_pod_that_is_deleted_drains_to_its_heir_and_is_gone_when_it_is(
     kubectl: Kubectl, replica: OperatorProcess
 ) -> None:
     kubectl.apply(a_resource(decode={"parallelism": {"tensor": 8}, "replicas": 2}))
     wait_for(kubectl, "Ready")
     hold(kubectl, "qwen-decode-1", "tandem.dev/held-by-a-test")
     ends, stays = uid(kubectl, "qwen-decode-1"), uid(kubectl, "qwen-decode-0")
+    heir = wait_until("the pod to have an heir", lambda: tables(kubectl)["qwen-decode-1"].heir, timeout=30)
+    assert pod_of(heir) == stays
     kubectl.run("delete", "pod", "qwen-decode-1", "--wait=false")
 
     def drains() -> bool:
         drain = tables(kubectl)["qwen-decode-1"].drain
-        return drain is not None and drain.successor is not None and pod_of(drain.successor) == stays
+        return drain is not None and drain.successor == heir
 
     wait_until("the pod to drain to the other", drains, timeout=30)
     for other in ("qwen-decode-0", "qwen-prefill-0"):

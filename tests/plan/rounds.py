@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tandem_connector.contract.peers import PeerTable
 from tandem_connector.contract.types import Role, pod_of
-from tandem_operator.api.names import PEERS_ANNOTATION, REVISION_LABEL
+from tandem_operator.api.names import PEERS_ANNOTATION, REVISION_LABEL, ROLE_LABEL
 from tandem_operator.plan.plan import plan
 from tests.builders import DEFAULTS, a_ready_pod, a_resource, carried_out, observed
 from tests.builders.nodes import NodeBuilder
@@ -66,18 +66,27 @@ class Round:
         return PeerTable.model_validate_json(annotations[PEERS_ANNOTATION])
 
     def peers(self, pod: PodBuilder) -> set[str]:
-        return {peer.pod for peer in self.table(pod).peers}
+        """Names of the pods of the other role that this one knows."""
+        return self._known(pod) - self.kin(pod)
 
-    def successor(self, pod: PodBuilder) -> str | None:
+    def kin(self, pod: PodBuilder) -> set[str]:
+        """Names of the pods of its own role that this one knows."""
+        own = pod.build()["metadata"]["labels"][ROLE_LABEL]
+        return {peer.pod for peer in self.table(pod).peers if peer.role == own}
+
+    def heir(self, pod: PodBuilder) -> str | None:
         """Name of the pod that is to have what this one holds.
 
         Raises:
-            AssertionError: this one doesn't drain.
+            AssertionError: this one drains, to somebody else.
         """
-        drain = self.table(pod).drain
-        assert drain is not None
+        table = self.table(pod)
+        assert table.drain is None or table.drain.successor == table.heir
         by_uid = {uid(each): each for each in self.pods.values()}
-        return name(by_uid[pod_of(drain.successor)]) if drain.successor else None
+        return name(by_uid[pod_of(table.heir)]) if table.heir else None
+
+    def _known(self, pod: PodBuilder) -> set[str]:
+        return {peer.pod for peer in self.table(pod).peers}
 
     def _annotated(self, pod: PodBuilder) -> PodBuilder:
         before = self.pods.get(name(pod))

@@ -67,19 +67,23 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(seen: Observed) -> Non
 
 @given(seen=scenes())
 @settings(deadline=None)
-def test_every_pod_ends_up_with_a_true_table_of_its_own_revision_and_the_other_role_but_for_who_drains(
+def test_every_pod_ends_up_with_a_true_table_of_its_own_revision_and_the_other_role_but_for_heirs(
     seen: Observed,
 ) -> None:
     done = settled(seen)
     everyone = {pod.uid: pod for pod in engine_pods(done)}
     for pod, table in told(done).values():
-        assert table.digest == PeerTable.digest_of(table.peers, table.drain, table.gone)
+        assert table.digest == PeerTable.digest_of(table.peers, table.drain, table.gone, table.heir)
         for peer in table.peers:
             other = everyone[pod_of(peer.engine)]
             assert peer == other.peer
             assert peer.revision == pod.revision
-            assert peer.role is pod.role.other or pod.terminating or other.terminating
+            its_heir = other.table.heir if other.table else None
+            assert (
+                peer.role is pod.role.other or table.heir == peer.engine or (pod.peer and its_heir == pod.peer.engine)
+            )
         assert (table.drain is not None) == (pod.terminating and pod.exchanges)
+        assert table.drain is None or table.drain.successor == table.heir
 
 
 @given(seen=scenes())

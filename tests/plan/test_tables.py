@@ -20,7 +20,7 @@ def waiting(pod: PodBuilder) -> PodBuilder:
 def test_a_pod_that_exists_no_more_is_named_as_gone_to_those_who_knew_it_and_stays_so() -> None:
     first, second, decode = current(P), current(P, 1), current(D)
     scene = Round.of(first, second, decode).then(without=(first,))
-    assert scene.patched == {name(decode)}
+    assert scene.patched == {name(decode), name(second)}
     assert scene.table(decode).gone == (uid(first),)
     assert scene.settled().patched == frozenset()
     assert scene.then(without=(second,)).table(decode).gone == (uid(first), uid(second))

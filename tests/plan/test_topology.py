@@ -31,7 +31,8 @@ def table(patch: PodPatch) -> PeerTable:
 
 
 def peers(patch: PodPatch) -> set[str]:
-    return {peer.pod for peer in table(patch).peers}
+    """Names of the pods of the other role."""
+    return {peer.pod for peer in table(patch).peers if str(peer.role) not in patch.name}
 
 
 def test_engines_that_are_paired_know_each_other_and_nobody_else() -> None:
@@ -167,7 +168,8 @@ def test_only_pods_whose_table_changed_are_patched() -> None:
     done = settled(observed(pods=[current(P), current(D), current(D, 1)]))
     pods = [PodBuilder(dict(pod)) for pod in done.pods]
     found = patches([*pods, current(D, 2)])
-    assert found.keys() == {"qwen-prefill-0", "qwen-decode-2"}
+    assert table(found["qwen-decode-2"]).peers
+    assert found.keys() == {"qwen-prefill-0", "qwen-decode-0", "qwen-decode-2"}, "its peer and its heir"
     assert {table(patch).generation for patch in found.values()} == {2}
 
 

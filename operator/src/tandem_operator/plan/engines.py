@@ -34,7 +34,7 @@ _DRAIN: Final = ["python3", "-I", "-S", f"{contract.CONNECTOR_PATH}/tandem_conne
 _UNKNOWN_AFTER_SECONDS: Final = 5
 """From the deletion of a pod until it gets no more requests: the operator takes its label away, and the front door forgets it."""
 _TOLD_WITHIN_SECONDS: Final = 15
-"""The operator may just be changing its leader. Whom it tells nothing by then may be restarted by the kubelet, and not deleted."""
+"""An engine that hasn't begun to drain by then, though the hook tells it to, doesn't run yet or hangs."""
 
 
 def config_map(resolved: Resolved, pool: Pool) -> Manifest:

@@ -73,6 +73,17 @@ class EnginePod:
         return tuple(filter(None, self.annotations.get(FORMER_PEERS_ANNOTATION, "").split(",")))
 
     @property
+    def ordinal(self) -> int:
+        """Its number in its StatefulSet, of which the highest end first; 0 when its name has none."""
+        number = self.name.rpartition("-")[2]
+        return int(number) if number.isdecimal() else 0
+
+    @property
+    def node(self) -> str | None:
+        """Where it runs; None while it isn't scheduled."""
+        return self.manifest.get("spec", {}).get("nodeName") or None
+
+    @property
     def takes_requests(self) -> bool:
         """Whether the front door uses it."""
         return self.ready and self.labelled_routable and not self.terminating

@@ -133,7 +133,7 @@ class Wiring:
 
     peers_per_decode: int
     migrate: bool
-    """Whether an engine that ends has a successor, which gets what it holds."""
+    """Whether engines have heirs, which get what they hold when they end."""
 
 
 @dataclass(frozen=True)

@@ -9,41 +9,46 @@ that were in the table and exist are remembered beside it.
 """
 
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
 from tandem_connector.contract.peers import MAX_GONE, Drain, Peer, PeerTable
-from tandem_connector.contract.types import Generation, pod_of
+from tandem_connector.contract.types import EngineId, Generation, pod_of
 from tandem_operator.api.names import FORMER_PEERS_ANNOTATION, PEERS_ANNOTATION
 from tandem_operator.plan.pods import EnginePod
 
 
-def peer_annotations(
-    pod: EnginePod, peers: tuple[Peer, ...], drain: Drain | None, living: Set[str], following: Generation
-) -> dict[str, str]:
+@dataclass(frozen=True)
+class Told:
+    """What an engine is to know."""
+
+    peers: tuple[Peer, ...]
+    drain: Drain | None
+    heir: EngineId | None
+
+
+def peer_annotations(pod: EnginePod, told: Told, living: Set[str], following: Generation) -> dict[str, str]:
     """The annotations that `pod` is to have.
 
     Args:
         pod: with its present ones.
-        peers: whom it is to know.
-        drain: what it is told of its own end.
+        told: what it is to know.
         living: UIDs of all pods in which an engine may run.
         following: the generation of a table that says something new.
     """
     present = pod.table
-    listed = {pod_of(peer.engine) for peer in peers}
+    listed = {pod_of(peer.engine) for peer in told.peers}
     seen = dict.fromkeys((*pod.former_peers, *(pod_of(peer.engine) for peer in (present.peers if present else ()))))
     ended = dict.fromkeys((*(present.gone if present else ()), *seen))
     gone = [uid for uid in ended if uid not in living and uid not in listed]
     former = [uid for uid in seen if uid in living and uid not in listed][-MAX_GONE:]
-    table = _table(pod, peers, drain, gone, following)
+    table = _table(pod, told, gone, following)
     return {PEERS_ANNOTATION: table, **({FORMER_PEERS_ANNOTATION: ",".join(former)} if former else {})}
 
 
-def _table(
-    pod: EnginePod, peers: tuple[Peer, ...], drain: Drain | None, gone: Sequence[str], following: Generation
-) -> str:
+def _table(pod: EnginePod, told: Told, gone: Sequence[str], following: Generation) -> str:
     """The present table when it says the same, to the byte; else a new one of the following generation."""
     if pod.table is not None:
-        same = PeerTable.of(pod.table.generation, peers, drain, gone).to_annotation()
+        same = PeerTable.of(pod.table.generation, told.peers, told.drain, gone, told.heir).to_annotation()
         if same == pod.annotations.get(PEERS_ANNOTATION):
             return same
-    return PeerTable.of(following, peers, drain, gone).to_annotation()
+    return PeerTable.of(following, told.peers, told.drain, gone, told.heir).to_annotation()

@@ -3,7 +3,7 @@
 
 With `Push` a decode engine knows the prefill engines that it is paired with (`plan/pairing.py`), and these know it. With
 `NixlPull` vllm-router takes any prefill and any decode engine for a request, so all engines of a revision know all of the other role.
-While an engine drains, it and its successor know each other.
+With `Push` an engine and its heir (`plan/heirs.py`) know each other too.
 
 An identity in a table is the pod's UID and the process's start as the API server tells it; the engine's own id ends
 differently (the process can't know what the API server will say). Both begin with the pod's UID up to the last dash, and both
@@ -16,15 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain
 
 from tandem_connector.contract.peers import Drain
-from tandem_connector.contract.types import EngineState, Generation, Role, pod_of
+from tandem_connector.contract.types import EngineId, EngineState, Generation, Role, pod_of
 from tandem_operator.api.names import ROUTABLE_LABEL
 from tandem_operator.api.status import Topology
+from tandem_operator.plan.heirs import heirs
 from tandem_operator.plan.pairing import pairing
 from tandem_operator.plan.pairs import Engine, Pair, Standing
 from tandem_operator.plan.pods import EnginePod, engine_pods, living
 from tandem_operator.plan.resolved import Resolved
-from tandem_operator.plan.successors import successors
-from tandem_operator.plan.tables import peer_annotations
+from tandem_operator.plan.tables import Told, peer_annotations
 from tandem_operator.plan.types import Observed, PodPatch
 
 
@@ -34,14 +34,15 @@ def pod_patches(observed: Observed, resolved: Resolved, revision: str) -> tuple[
     pods = {pod.uid: pod for pod in everyone if not pod.is_over}
     kinds = _kinds(tuple(pods.values()), single_zone=resolved.place.single_zone)
     peers = _peers(pods, kinds, resolved.wiring.peers_per_decode)
-    heirs = successors(pods, kinds, peers) if resolved.wiring.migrate else {}
-    known = _with_successors(peers, heirs)
+    heir_of = heirs(pods, kinds, peers) if resolved.wiring.migrate else {}
+    known = _with_heirs(peers, heir_of)
     alive = living(observed)
     following = Generation(newest_generation(observed, everyone) + 1)
     patches = []
     for uid, pod in pods.items():
         listed = tuple(peer for other in sorted(known[uid]) if (peer := pods[other].peer))
-        annotations = peer_annotations(pod, listed, _drain(pod, pods.get(heirs.get(uid, ""))), alive, following)
+        heir = _engine_of(pods.get(heir_of.get(uid, "")))
+        annotations = peer_annotations(pod, Told(listed, _drain(pod, heir), heir), alive, following)
         routable = pod.ready and not pod.terminating and pod.revision == revision
         if annotations != pod.annotations or routable != pod.labelled_routable:
             labels = {ROUTABLE_LABEL: "true"} if routable else {}
@@ -137,16 +138,23 @@ def _all_with_all(pods: Mapping[str, EnginePod]) -> Iterator[Pair]:
             yield from (Pair(prefill, decode) for prefill in uids for decode in decodes)
 
 
-def _with_successors(peers: Mapping[str, Set[str]], heirs: Mapping[str, str]) -> dict[str, set[str]]:
+def _with_heirs(peers: Mapping[str, Set[str]], heir_of: Mapping[str, str]) -> dict[str, set[str]]:
     known = {uid: set(others) for uid, others in peers.items()}
-    for ending, heir in heirs.items():
-        known[ending].add(heir)
-        known[heir].add(ending)
+    for uid, heir in heir_of.items():
+        known[uid].add(heir)
+        known[heir].add(uid)
     return known
 
 
-def _drain(pod: EnginePod, heir: EnginePod | None) -> Drain | None:
-    """Only a pod that is being deleted drains. Its node may come back, and a node that takes no new pods goes on with those it has."""
+def _engine_of(pod: EnginePod | None) -> EngineId | None:
+    return pod.peer.engine if pod and pod.peer else None
+
+
+def _drain(pod: EnginePod, heir: EngineId | None) -> Drain | None:
+    """Only a pod that is being deleted drains. Its node may come back, and a node that takes no new pods goes on with those it has.
+
+    Where a kubelet still shows it, the engine needn't wait for its preStop hook.
+    """
     if not (pod.terminating and pod.exchanges):
         return None
-    return Drain(successor=heir.peer.engine if heir and heir.peer else None)
+    return Drain(successor=heir)
