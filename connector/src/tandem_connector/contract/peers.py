@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peer table: what the operator tells one engine about the engines that it may speak with.
 
-These are engines of the other pool, and while one drains, it and its successor, which are of the same pool: each is in the
+These are engines of the other pool, and the engine's heir and those whose heir it is, which are of the same pool: each is in the
 other's table. Nobody asks for a prefill from an engine of its own pool, or offers it what a turn computed.
 
 An engine that leaves the table and lives has *parted*: what was begun with it is brought to its end, nothing new is begun, and it may

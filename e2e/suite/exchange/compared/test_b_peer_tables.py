@@ -69,10 +69,13 @@ def is_used(compared: Compared, seed: int) -> bool:
     return bool(answer.account["received"] == {"forward": 96})
 
 
-def takes(compared: Compared, peers: Sequence[Peer]) -> None:
-    """Tell decode that these are its peers, and wait until it has read that."""
+def takes(compared: Compared, peers: Sequence[Peer] | None = None) -> None:
+    """Tell decode that these are its peers, or all of all that run, and wait until it has read that."""
     before = counted(compared.decode, "accepted")
-    compared.engines.tell_one(compared.decode, peers)
+    if peers is None:
+        compared.engines.tell()
+    else:
+        compared.engines.tell_one(compared.decode, peers)
     wait_until("the table to be taken", lambda: counted(compared.decode, "accepted") > before, 10.0)
 
 
@@ -150,7 +153,7 @@ def test_a_prefill_engine_that_leaves_the_table_ends_what_decode_waits_for_and_i
     takes(compared, renamed(compared.engines.peers_of(compared.decode), "another"))
     assert compared.same(compared.ids(317, 100), output=4).account["local"] == "no_peer"
 
-    compared.engines.tell()
+    takes(compared)
     assert is_used(compared, 318)
 
 
@@ -159,7 +162,7 @@ def test_a_table_without_peers_costs_only_the_time_for_which_it_holds(compared: 
     assert compared.same(ids, output=40).account["received"] == {"forward": 192}
     takes(compared, ())
     assert compared.same(compared.ids(321, 100), output=4).account["local"] == "no_peer"
-    compared.engines.tell()
+    takes(compared)
     assert is_used(compared, 322)
     assert is_used(compared, 323)
 
