@@ -37,7 +37,14 @@ class Conversation:
     """Speaks to one OpenAI-compatible server and remembers what was said."""
 
     def __init__(
-        self, base_url: str, model: str, *, session: str, max_tokens: int = 96, timeout: float = 300.0
+        self,
+        base_url: str,
+        model: str,
+        *,
+        session: str,
+        system: str = SYSTEM,
+        max_tokens: int = 96,
+        timeout: float = 300.0,
     ) -> None:
         """`session` goes along as `x-session-id`, by which a gateway keeps a conversation on one engine."""
         self._client = OpenAI(
@@ -49,7 +56,7 @@ class Conversation:
         )
         self._model = model
         self._max_tokens = max_tokens
-        self._messages: list[ChatCompletionMessageParam] = [{"role": "system", "content": SYSTEM}]
+        self._messages: list[ChatCompletionMessageParam] = [{"role": "system", "content": system}]
 
     def say(self, text: str, heard: Callable[[str], None] | None = None) -> Turn:
         """Send the conversation so far and `text`, read the streamed answer to its end.
@@ -91,9 +98,11 @@ class Conversation:
         self._client.close()
 
 
-def held(base_url: str, model: str, *, session: str, script: Sequence[str] = SCRIPT) -> Iterator[Turn]:
+def held(
+    base_url: str, model: str, *, session: str, script: Sequence[str] = SCRIPT, system: str = SYSTEM
+) -> Iterator[Turn]:
     """The turns of a whole conversation, each answered before the next is asked."""
-    conversation = Conversation(base_url, model, session=session)
+    conversation = Conversation(base_url, model, session=session, system=system)
     try:
         for text in script:
             yield conversation.say(text)

@@ -15,8 +15,9 @@ from e2e.ready import wait_until_ready
 from e2e.suite.engines.conftest import Deployment
 from e2e.suite.engines.test_a_conversation import BLOCK, peer_table
 
+ELSEWHERE = "Elsewhere, you hold what goes."
+"""Another system prompt than every other conversation has, so that they have no block in common."""
 TOLD_ELSEWHERE = " ".join(f"session {number * number} went back to prefill-{number % 5};" for number in range(40))
-"""What no other test says."""
 OWNED_KINDS = (
     "statefulsets,deployments,replicasets,pods,services,configmaps,secrets,serviceaccounts,roles,rolebindings,"
     "endpointslices"
@@ -87,14 +88,12 @@ def test_another_decode_replica_is_known_to_prefill_and_hands_over_what_it_holds
 
     stays, goes = sorted(pod["metadata"]["name"] for pod in engine_pods(deployment.kubectl, deployment.name, "decode"))
     with deployment.kubectl.forwarded(f"pod/{goes}", ENGINE_PORT) as url:
-        (turn,) = held(url, MODEL_NAME, session="goes", script=(TOLD_ELSEWHERE,))
+        (turn,) = held(url, MODEL_NAME, session="goes", script=(TOLD_ELSEWHERE,), system=ELSEWHERE)
     before_move = moved_to(deployment, stays)
 
     patch(deployment, {"decode": {"replicas": 1}})
     wait_until("one decode pod", lambda: len(engine_pods(deployment.kubectl, deployment.name, "decode")) == 1, 180)
-    # The first block may be the same in every conversation.
-    said = (turn.prompt_tokens + turn.output_tokens - 1) // BLOCK
-    assert said - 1 <= moved_to(deployment, stays) - before_move <= said
+    assert moved_to(deployment, stays) - before_move == (turn.prompt_tokens + turn.output_tokens - 1) // BLOCK
     wait_until("prefill to know one", lambda: len(peer_table(deployment, prefill["metadata"]["name"]).peers) == 1, 60)
 
 
