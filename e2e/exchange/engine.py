@@ -22,7 +22,7 @@ from e2e.engine.serve import plain_engine
 from e2e.engine.variables import CPU, Device
 from tandem_connector.contract.environment import PEERS_FILE, ROLE, STATUS_FILE
 from tandem_connector.contract.peers import Address, Parallelism, Peer
-from tandem_connector.contract.types import EngineId, EngineState, Role
+from tandem_connector.contract.types import EngineId, EngineState, Role, pod_of
 from tandem_connector.vllm.journal import read_journal
 from tandem_connector.vllm.settings import API_KEY_VARIABLE, HOST_VARIABLE, PORT_VARIABLE
 
@@ -90,11 +90,12 @@ class Engine:
         folder: Path,
         *,
         ports: Ports,
+        pod: str | None = None,
     ) -> None:
-        """Start it; `folder` takes its log, its journal and its peer table."""
+        """Start it; `folder` takes its log, its journal and its peer table. `pod` stands for its pod's UID: its name, if None."""
         self.name = name
         self.spec = spec
-        self.id = EngineId(f"{name}-{secrets.token_hex(4)}")
+        self.id = EngineId(f"{pod or name}-{secrets.token_hex(4)}")
         self.ports = ports
         self.port = ports.http
         self.http_port = ports.http
@@ -192,7 +193,7 @@ class Engine:
             raise ValueError(f"{self.name} is no peer of anybody")
         start = self.spec.listed_start
         return Peer(
-            engine=self.id if start is None else EngineId(f"{self.name}-{start}"),
+            engine=self.id if start is None else EngineId(f"{pod_of(self.id)}-{start}"),
             pod=self.name,
             role=self.spec.role,
             state=state,

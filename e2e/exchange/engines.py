@@ -9,7 +9,7 @@ from typing import Final, Self
 from e2e.cluster.progress import wait_until
 from e2e.engine.environment import EngineEnvironment
 from e2e.exchange.engine import BLOCK_SIZE, Engine, EngineSpec, Ports
-from tandem_connector.contract.peers import Drain, Peer, PeerTable
+from tandem_connector.contract.peers import MAX_GONE, Drain, Peer, PeerTable
 from tandem_connector.contract.types import EngineState, Generation, pod_of
 
 START_WITHIN: Final = 300.0
@@ -27,6 +27,7 @@ class Engines:
         self._exits = exits
         self._generation = 0
         self._engines: dict[str, Engine] = {}
+        self._replaced: list[Engine] = []
         self._successors: dict[str, str] = {}
         """Of engines that drain, or did: whoever was in a table stays there for as long as it runs."""
 
@@ -37,8 +38,15 @@ class Engines:
         return self._tell_when_ready(specs)
 
     def begin(self, name: str, spec: EngineSpec, ports: Ports | None = None) -> Engine:
-        """Start this one, which answers later; `tell` tells of it when it is called."""
-        engine = Engine(name, spec, self._environment, self._model, self._folder, ports=ports or Ports.free())
+        """Start this one, which answers later; `tell` tells of it when it is called.
+
+        At the `ports` of one that ended it is another process in the same pod; elsewhere it is in another pod.
+        """
+        before, pod = self._engines.get(name), None
+        if before is not None:
+            self._replaced.append(before)
+            pod = pod_of(before.id) if ports == before.ports else f"{name}.{len(self._replaced)}"
+        engine = Engine(name, spec, self._environment, self._model, self._folder, ports=ports or Ports.free(), pod=pod)
         self._exits.callback(engine.stop)
         self._engines[name] = engine
         return engine
@@ -84,12 +92,15 @@ class Engines:
         engine.put_table(self.table_of(peers, drain).to_annotation())
 
     def table_of(self, peers: Sequence[Peer], drain: Drain | None = None) -> PeerTable:
-        """A table of these peers, of the present generation. Engines that don't run are gone."""
+        """A table of these peers, of the present generation. Pods whose engines have ended are gone, in every table from then on."""
         gone = {
-            pod_of(engine.id) for engine in self._engines.values() if engine.spec.role is not None and not engine.alive
+            pod_of(engine.id): None
+            for engine in (*self._replaced, *self._engines.values())
+            if engine.spec.role is not None and not engine.alive
         }
+        listed = {pod_of(peer.engine) for peer in peers}
         return PeerTable.of(
-            self.generation, tuple(peers), drain, sorted(gone - {pod_of(peer.engine) for peer in peers})
+            self.generation, tuple(peers), drain, [pod for pod in gone if pod not in listed][-MAX_GONE:]
         )
 
     def tell_only(self, engine: Engine, *peers: Peer) -> None:

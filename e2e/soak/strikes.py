@@ -21,7 +21,7 @@ from e2e.soak.fleet import Fleet, Standing, StartError
 from e2e.soak.tally import Tally
 from tandem_connector.contract.messages import MAX_BYTES, Cancel, Envelope, Message, Ping, Purpose, Query, Want, encode
 from tandem_connector.contract.peers import PeerTable
-from tandem_connector.contract.types import BlockHash, EngineId, Generation, QueryId, WantId
+from tandem_connector.contract.types import BlockHash, EngineId, Generation, QueryId, WantId, pod_of
 
 _BEHAVIOURS: Final = (
     front.hangs,
@@ -216,7 +216,7 @@ def _send_garbage(engine: Engine, dice: random.Random) -> None:
         with socket.create_connection((address.host, address.side_channel_port), timeout=5.0) as plain:
             plain.sendall(dice.randbytes(dice.choice((1, 64, 100_000))))
         return
-    stranger, former = EngineId(f"stranger-{dice.getrandbits(16):x}"), EngineId(f"{engine.name}-0")
+    stranger, former = EngineId(f"stranger-{dice.getrandbits(16):x}"), EngineId(f"{pod_of(engine.id)}-0")
     message = dice.choice(_MESSAGES)
     frames = dice.choice(
         (
