@@ -3,8 +3,8 @@
 
 from tandem_connector.contract.messages import Offer, Purpose, Took, Want
 from tandem_connector.contract.types import EngineId, OfferId, WantId
-from tandem_connector.exchange.types import OfferedRun
-from tandem_connector.vllm.draining import Draining, DrainOrder
+from tandem_connector.exchange.types import OfferedRun, Seconds
+from tandem_connector.vllm.draining import SUCCESSOR_WITHIN, Draining, DrainOrder
 from tandem_connector.vllm.status import DrainStage
 from tests.exchange.builders import OTHER, PEER, Engine, names
 
@@ -42,6 +42,11 @@ class Ending:
             self.engine.hears(Took(OfferId(offer), left=0))
         return self
 
+    def later(self, seconds: float) -> "Ending":
+        self.engine.now = Seconds(self.engine.now + seconds)
+        self.draining.tick(self.engine.now)
+        return self
+
     def stage(self, *, busy: bool = False) -> DrainStage:
         return self.draining.stage(busy=busy)
 
@@ -58,6 +63,28 @@ def test_a_successor_that_joins_later_is_waited_for() -> None:
     assert (ending.offered(), ending.stage()) == ([], DRAINING)
     assert ending.joined(OTHER).offered() == []
     assert ending.joined().offered() == BOTH
+
+
+def test_a_successor_that_does_not_join_in_time_is_given_up_and_served_if_it_joins_all_the_same() -> None:
+    ending = Ending().told()
+    assert ending.later(SUCCESSOR_WITHIN - 1).stage() is DRAINING
+    assert ending.draining.next_due() == Seconds(ending.engine.now + 1)
+    assert ending.later(1).stage() is DRAINED
+    assert ending.draining.next_due() is None
+    assert ending.joined().offered() == BOTH
+    assert ending.stage() is DRAINING
+
+
+def test_a_successor_that_is_there_is_given_all_its_time() -> None:
+    ending = Ending().joined().told()
+    assert ending.draining.next_due() is None
+    assert ending.later(2 * SUCCESSOR_WITHIN).stage() is DRAINING
+
+
+def test_each_successor_is_waited_for_anew() -> None:
+    ending = Ending().told().later(SUCCESSOR_WITHIN)
+    assert ending.told(OTHER).stage() is DRAINING
+    assert ending.later(SUCCESSOR_WITHIN).stage() is DRAINED
 
 
 def test_a_table_that_says_the_same_begins_nothing_anew() -> None:

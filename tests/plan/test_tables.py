@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a peer table says of those who left it, over several reconciles."""
 
+from dataclasses import replace
+
 from tandem_connector.contract.peers import MAX_GONE
 from tandem_operator.api.names import FORMER_PEERS_ANNOTATION
 from tests.builders import a_node, a_resource
@@ -11,6 +13,12 @@ from tests.plan.rounds import D, P, Round, current, name, uid
 def former(scene: Round, pod: PodBuilder) -> str | None:
     annotations: dict[str, str] = scene.pods[name(pod)].build()["metadata"]["annotations"]
     return annotations.get(FORMER_PEERS_ANNOTATION)
+
+
+def as_known(pod: PodBuilder) -> str:
+    """As a former peer is remembered."""
+    manifest = pod.build()
+    return f"{manifest['metadata']['uid']}@{manifest['status']['podIP']}"
 
 
 def waiting(pod: PodBuilder) -> PodBuilder:
@@ -57,7 +65,7 @@ def test_a_pod_that_left_the_table_before_it_was_gone_is_named_when_it_is() -> N
     prefills, decode = (current(P), current(P, 1)), current(D)
     scene = Round.of(*prefills, decode).then(resource=one)
     (left,) = [prefill for prefill in prefills if name(prefill) not in scene.peers(decode)]
-    assert (former(scene, decode), scene.table(decode).gone) == (uid(left), ())
+    assert (former(scene, decode), scene.table(decode).gone) == (as_known(left), ())
     scene = scene.then(without=(left,))
     assert (former(scene, decode), scene.table(decode).gone) == (None, (uid(left),))
 
@@ -65,15 +73,50 @@ def test_a_pod_that_left_the_table_before_it_was_gone_is_named_when_it_is() -> N
 def test_a_pod_that_comes_back_into_the_table_is_no_former_one() -> None:
     prefill, decode = current(P), current(D)
     scene = Round.of(prefill, decode).then(waiting(prefill))
-    assert former(scene, decode) == uid(prefill)
+    assert former(scene, decode) == as_known(prefill)
     scene = scene.then(prefill.running(restarts=1).ready())
     assert (scene.peers(decode), former(scene, decode)) == ({name(prefill)}, None)
+
+
+def test_a_former_peer_whose_pod_has_another_address_has_ended_until_it_is_listed_again() -> None:
+    one = a_resource().with_spec("transfer", "peersPerDecode", value=1)
+    prefills, decode = (current(P), current(P, 1)), current(D)
+    scene = Round.of(*prefills, decode).then(resource=one)
+    (left,) = [prefill for prefill in prefills if name(prefill) not in scene.peers(decode)]
+    without_address = left.with_address("").with_container(state={"waiting": {"reason": "ContainerCreating"}})
+    scene = scene.then(without_address)
+    assert (former(scene, decode), scene.table(decode).gone) == (as_known(left), ())
+    moved = left.with_address("10.0.9.9").running(restarts=1).ready()
+    scene = scene.then(moved)
+    assert (former(scene, decode), scene.table(decode).gone) == (None, (uid(left),))
+    assert scene.settled().patched == frozenset()
+    scene = scene.then(resource=a_resource())
+    assert (name(left) in scene.peers(decode), scene.table(decode).gone) == (True, ())
+    assert scene.then(resource=one, without=(moved,)).table(decode).gone == (uid(left),)
+
+
+def test_a_peer_that_has_another_address_is_listed_under_it_and_has_not_ended() -> None:
+    prefill, decode = current(P), current(D)
+    scene = Round.of(prefill, decode).then(prefill.with_address("10.0.9.9").running(restarts=1).ready())
+    (peer,) = scene.table(decode).peers
+    assert (peer.address.host, scene.table(decode).gone, former(scene, decode)) == ("10.0.9.9", (), None)
+
+
+def test_a_former_peer_whose_address_was_not_written_down_ends_with_its_pod() -> None:
+    prefill, decode = current(P), current(D)
+    scene = Round.of(prefill, decode).then(waiting(prefill))
+    metadata = scene.pods[name(decode)].build()["metadata"]
+    annotations = {**metadata["annotations"], FORMER_PEERS_ANNOTATION: uid(prefill)}
+    older = scene.pods[name(decode)].patched(metadata["labels"], annotations)
+    scene = replace(scene, pods={**scene.pods, name(decode): older}).then(waiting(prefill.with_address("10.0.9.9")))
+    assert (scene.table(decode).gone, former(scene, decode)) == ((), uid(prefill))
+    assert scene.then(without=(prefill,)).table(decode).gone == (uid(prefill),)
 
 
 def test_a_pod_that_no_set_controls_for_a_moment_is_not_gone() -> None:
     prefill, decode = current(P), current(D)
     scene = Round.of(prefill, decode).then(without=(prefill,), strangers=frozenset({uid(prefill)}))
-    assert (scene.table(decode).gone, former(scene, decode)) == ((), uid(prefill))
+    assert (scene.table(decode).gone, former(scene, decode)) == ((), as_known(prefill))
     assert scene.then(prefill, strangers=frozenset()).peers(decode) == {name(prefill)}
 
 

@@ -37,7 +37,8 @@ ENGINE_LABEL: Final = "tandem.dev/engine"
 PEERS_ANNOTATION: Final = "tandem.dev/peers"
 """On engine pods: the peer table (see tandem_connector.contract.peers)."""
 FORMER_PEERS_ANNOTATION: Final = "tandem.dev/former-peers"
-"""On engine pods, the operator's own: UIDs of pods that were in the peer table, aren't any more, and exist, separated by commas."""
+"""On engine pods, the operator's own: `UID@address` of pods that were in the peer table, aren't any more, and exist, separated by
+commas."""
 CONFIG_HASH_ANNOTATION: Final = "tandem.dev/config-hash"
 """On pod templates: hash of the rendered launch configuration, so that pods follow its changes."""
 

@@ -68,9 +68,10 @@ class EnginePod:
         return table if 0 <= table.generation <= _HIGHEST_GENERATION else None
 
     @property
-    def former_peers(self) -> tuple[str, ...]:
-        """UIDs of pods that were in its table, and existed when they were last looked for."""
-        return tuple(filter(None, self.annotations.get(FORMER_PEERS_ANNOTATION, "").split(",")))
+    def former_peers(self) -> Mapping[str, str | None]:
+        """UIDs of pods that were in its table, and existed when they were last looked for, with the address that it knew."""
+        entries = (entry.partition("@") for entry in self.annotations.get(FORMER_PEERS_ANNOTATION, "").split(","))
+        return {uid: address or None for uid, _, address in entries if uid}
 
     @property
     def ordinal(self) -> int:
@@ -95,9 +96,12 @@ def engine_pods(observed: Observed) -> tuple[EnginePod, ...]:
     return tuple(sorted((pod for pod in pods if pod), key=lambda pod: (pod.role, pod.name, pod.uid)))
 
 
-def living(observed: Observed) -> frozenset[str]:
-    """UIDs of all pods in which an engine of the resource may run, whoever controls them."""
-    return observed.strangers | {pod["metadata"]["uid"] for pod in observed.pods if may_run(pod)}
+def living(observed: Observed) -> dict[str, str | None]:
+    """All pods in which an engine of the resource may run, whoever controls them: by UID, the address, as far as it is known."""
+    known = {
+        pod["metadata"]["uid"]: pod.get("status", {}).get("podIP") or None for pod in observed.pods if may_run(pod)
+    }
+    return {**dict.fromkeys(observed.strangers), **known}
 
 
 def may_run(manifest: Manifest) -> bool:
