@@ -30,6 +30,7 @@ from tandem_connector.drain import stage, tell
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import EndReason, Load, RequestId, Seconds
 from tandem_connector.vllm.adapter import EngineInput
+from tandem_connector.vllm.parting import Parting
 from tandem_connector.vllm.scheduler import SchedulerSide
 from tandem_connector.vllm.settings import ConnectorSettings
 from tandem_connector.vllm.surroundings import Surroundings
@@ -134,10 +135,20 @@ class Engine:
         return 0 if counts is None else counts.accepted
 
     @property
+    def speaks_with(self) -> int:
+        """Peers that it has a connection to for messages."""
+        network = self.side._surroundings.network
+        return 0 if network is None else len(network.stages())
+
+    @property
     def writes_to(self) -> int:
         """Peers that its rank has a connection to."""
         counts = self._rank._writer.counts
         return counts.peers_added - counts.peers_dropped
+
+    def leaves_soon(self) -> None:
+        """Peers that have parted."""
+        self.side._conduct._parting = Parting(leaves_after=0.5)
 
     def wants(self, hashes: tuple[BlockHash, ...], peer: EngineId) -> None:
         """A request of it waits for what the peer is to compute."""
@@ -275,6 +286,44 @@ def what_was_begun_with_a_peer_that_parts_is_ended_and_both_begin_anew_when_it_r
     for engine in (one, other):
         assert engine.pool.free_blocks == BLOCKS - 1
         engine.close()
+
+
+def a_peer_that_has_parted_is_left_when_nothing_is_under_way_and_joins_anew_when_it_returns() -> None:
+    one, other = acquainted()
+    for engine in (one, other):
+        engine.leaves_soon()
+    for engine in (one, other):
+        engine.told()
+    until("they leave each other", lambda: one.speaks_with == 0 == other.speaks_with, one, other)
+    one.told(other.peer)
+    other.told(one.peer)
+    until("they meet", lambda: one.exchange.reaches(other.id) and other.exchange.reaches(one.id), one, other)
+    held = chain("held", 3)
+    other.caches(held)
+    one.wants(held, other.id)
+    until("it has what it wanted", lambda: one.exchange.gauges().wants_open == 0, one, other)
+    assert one.exchange.tally.blocks_received[Purpose.FORWARD] == len(held)
+    for engine in (one, other):
+        assert engine.pool.free_blocks == BLOCKS - 1
+        engine.close()
+
+
+def a_peer_that_has_parted_is_not_left_while_it_may_still_write() -> None:
+    one, other = acquainted()
+    for engine in (one, other):
+        engine.leaves_soon()
+    late = chain("late", 3)
+    other.exchange.request_produces(RequestId("producer"), late)
+    one.wants(late, other.id)
+    until("it is served", lambda: other.exchange.gauges().wants_served == 1, one, other)
+    one.told()
+    until("they part", lambda: not one.exchange.reaches(other.id), one, other)
+    for _ in range(200):
+        one.step()
+        other.step()
+    assert (one.speaks_with, one.exchange.gauges().wants_open) == (1, 1)
+    one.close()
+    other.close()
 
 
 def a_request_that_came_while_a_long_step_ran_is_known_before_anybody_hears_that_nobody_computes() -> None:

@@ -17,6 +17,8 @@ CHECKS = (
     "what_moves_is_published_by_the_successor_as_if_it_had_been_computed_there",
     "an_engine_that_ends_is_done_when_both_sides_have_all_their_blocks_back",
     "what_was_begun_with_a_peer_that_parts_is_ended_and_both_begin_anew_when_it_returns",
+    "a_peer_that_has_parted_is_left_when_nothing_is_under_way_and_joins_anew_when_it_returns",
+    "a_peer_that_has_parted_is_not_left_while_it_may_still_write",
     "a_request_that_came_while_a_long_step_ran_is_known_before_anybody_hears_that_nobody_computes",
     "blocks_are_kept_from_a_peer_that_parted_without_a_word_until_its_pod_is_said_to_be_gone",
 )

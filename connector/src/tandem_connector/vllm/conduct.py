@@ -25,6 +25,7 @@ from tandem_connector.vllm.network.events import (
     Received,
 )
 from tandem_connector.vllm.orders import AddPeerRanks, Order, RankReport
+from tandem_connector.vllm.parting import Parting
 from tandem_connector.vllm.ranks import BlocksReceived, PeerUnwritable, Ranks, StepRanEverywhere, WriteEnded
 from tandem_connector.vllm.reports import Outcome
 from tandem_connector.vllm.status import StatusFile
@@ -38,8 +39,6 @@ _ENDS: Final = {
 }
 ADDING_TAKES: Final = 2.0
 """Seconds for which an idle engine waits for what the ranks say of a new connection; they say only that it failed."""
-PARTS_AFTER: Final = 5.0
-"""Seconds after which a peer that has parted is wanted nothing of any more: what was asked of it, or by it, may have no blocks yet."""
 READD_AFTER: Final = 2.0
 """Seconds after which the ranks connect anew to a peer that lives, and to which their connection broke."""
 
@@ -66,10 +65,7 @@ class Conduct:
         self._status = status
         self._ranks = Ranks(ranks)
         self._hellos: dict[EngineId, Hello] = {}
-        self._parting: dict[EngineId, Seconds] = {}
-        self._parted: set[EngineId] = set()
-        self._unranked: set[EngineId] = set()
-        """Of these, those that the ranks have no connection to any more."""
+        self._parting = Parting()
         self._readd: dict[EngineId, Seconds] = {}
         self._adding_until: Seconds | None = None
         self._orders: list[Order] = []
@@ -106,7 +102,7 @@ class Conduct:
                 self._gone(peer, now)
                 self._lost(peer)
             case PeerParted(peer):
-                self._parting[peer] = Seconds(now + PARTS_AFTER)
+                self._parting.told(peer, now)
             case PeerReturned(peer):
                 self._returned(peer, now)
             case PeerRefused():
@@ -129,22 +125,28 @@ class Conduct:
             _log.warning("peer_not_taken peer=%s why=its pod was said to be gone, so it counts as ended", peer)
             return
         self._hellos[peer] = hello
-        if peer in self._parted:
-            # It joined in the moment in which it parted.
-            self._unranked.add(peer)
+        if peer in self._parting.parted:
+            # It joined in the moment in which it parted, or before the table is heard of by which it returned.
+            self._parting.closed(peer, now)
             self._exchange.peer_parted(peer)
             return
         self._add(peer, hello, now)
         self._reached(peer, now)
 
+    def _leave(self, peer: EngineId, now: Seconds) -> None:
+        """Close the connection to a peer that has parted, which counts as silent then; if it returns it joins anew."""
+        self._hellos.pop(peer, None)
+        self._surroundings.leave(peer)
+        self._exchange.peer_silent(peer, now)
+        self._lost(peer)
+        _log.info("peer_left peer=%s", peer)
+
     def _returned(self, peer: EngineId, now: Seconds) -> None:
-        self._parting.pop(peer, None)
-        self._parted.discard(peer)
+        was_closed = self._parting.over(peer)
         self._exchange.peer_returned(peer)
         hello = self._hellos.get(peer)
-        if hello is not None and peer in self._unranked:
+        if hello is not None and was_closed:
             self._add(peer, hello, now)
-        self._unranked.discard(peer)
         if self._exchange.reaches(peer):
             self._reached(peer, now)
 
@@ -160,11 +162,9 @@ class Conduct:
     def _gone(self, peer: EngineId, now: Seconds) -> None:
         self._exchange.peer_gone(peer, now)
         self._readd.pop(peer, None)
-        if self._hellos.pop(peer, None) is not None and peer not in self._unranked:
+        was_closed = self._parting.over(peer)
+        if self._hellos.pop(peer, None) is not None and not was_closed:
             self._orders.append(DropPeer(peer))
-        self._parting.pop(peer, None)
-        self._parted.discard(peer)
-        self._unranked.discard(peer)
 
     def _add(self, peer: EngineId, hello: Hello, now: Seconds) -> None:
         self._adding_until = Seconds(now + ADDING_TAKES)
@@ -184,7 +184,7 @@ class Conduct:
                         _log.info("write_failed job=%d outcome=%s why=%s", job, outcome, why)
                     self._exchange.write_ended(job, _ENDS[outcome], now)
                 case PeerUnwritable(peer, _):
-                    if peer in self._hellos and peer not in self._unranked:
+                    if peer in self._hellos and not self._parting.is_closed(peer):
                         self._readd[peer] = Seconds(now + READD_AFTER)
                 case _:
                     assert_never(happened)
@@ -192,13 +192,14 @@ class Conduct:
     def tick(self, now: Seconds) -> bool:
         """Do what is due; whether the scheduler should look at its requests again."""
         self._exchange.tick(now)
+        self._draining.tick(now)
         again = self._loading.tick(now)
         if self._adding_until is not None and self._adding_until <= now:
             self._adding_until = None
-        for peer in [peer for peer, due in self._parting.items() if due <= now]:
-            del self._parting[peer]
-            self._parted.add(peer)
+        for peer in self._parting.take_parted(now):
             self._exchange.peer_parted(peer)
+        for peer in self._parting.take_left(now, self._exchange.has_settled_with):
+            self._leave(peer, now)
         for peer in [peer for peer, due in self._readd.items() if due <= now]:
             del self._readd[peer]
             if (hello := self._hellos.get(peer)) is not None:
@@ -207,8 +208,8 @@ class Conduct:
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        due = [self._exchange.next_due(), self._loading.next_due(), self._adding_until]
-        due += [*self._readd.values(), *self._parting.values()]
+        due = [part.next_due() for part in (self._exchange, self._loading, self._draining, self._parting)]
+        due += [self._adding_until, *self._readd.values()]
         return min((at for at in due if at is not None), default=None)
 
     # -- what follows -----------------------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ class Conduct:
     @property
     def connected(self) -> frozenset[EngineId]:
         """Peers that have joined, and have neither parted nor ended."""
-        return frozenset(self._hellos) - self._parted
+        return frozenset(self._hellos) - self._parting.parted
 
     @property
     def any_publishes(self) -> bool:
@@ -257,9 +258,9 @@ class Conduct:
         while given := self._exchange.commands():
             for command in given:
                 self._carry_out(command, now)
-        for peer in self._parted - self._unranked:
+        for peer in self._parting.open:
             if peer in self._hellos and self._exchange.has_settled_with(peer):
-                self._unranked.add(peer)
+                self._parting.closed(peer, now)
                 self._readd.pop(peer, None)
                 self._orders.append(DropPeer(peer))
 

@@ -92,6 +92,8 @@ class Surroundings:
         self._incarnations = Incarnations()
         self._greeted: frozenset[EngineId] = frozenset()
         self._parted: frozenset[EngineId] = frozenset()
+        self._left: frozenset[EngineId] = frozenset()
+        """Of these, those to which there is no connection any more."""
         self._gone: frozenset[str] = frozenset()
         self._following = Lock()
         self._doorbell = Doorbell(me)
@@ -201,6 +203,12 @@ class Surroundings:
         if self._network is not None:
             self._network.drop(peer, why)
 
+    def leave(self, peer: EngineId) -> None:
+        """Close the connection to a peer that has parted; it joins anew when the peer table lists it again."""
+        with self._following:
+            self._left |= {peer}
+            self._follow()
+
     def set_waiting_tokens(self, tokens: int) -> None:
         """How many prompt tokens wait to be computed here."""
         if self._network is not None:
@@ -309,8 +317,9 @@ class Surroundings:
         replaced = {engine for engine in self._greeted - named.keys() if self._incarnations.lists(engine)}
         ended = {engine for engine in known if engine in replaced or pod_of(engine) in self._gone}
         parted = frozenset(known - ended)
+        self._left &= parted
         if self._network is not None:
-            self._network.set_peers(endpoints, kept=parted)
+            self._network.set_peers(endpoints, kept=parted - self._left)
         if self.asker is not None:
             self.asker.table(self._incarnations.peers(), sorted(ended))
         for engine in ended:
