@@ -62,6 +62,34 @@ def test_the_policy_and_further_arguments_are_the_users() -> None:
     assert router(resource)["args"][-2:] == ["--request-timeout-secs", "60"]
 
 
+def test_an_engine_that_fails_is_left_alone_before_a_request_to_it_has_used_up_its_tries() -> None:
+    given = {option: int(words[0]) for option, words in options(a_resource()).items() if words and words[0].isdigit()}
+    tries_of_a_request = 5
+    assert given["--cb-failure-threshold"] < tries_of_a_request
+    assert given["--health-check-interval-secs"] * given["--health-failure-threshold"] <= 10
+
+
+def test_a_new_engine_that_does_not_answer_keeps_the_router_from_others_no_longer_than_kubernetes_calls_it_ready() -> (
+    None
+):
+    given = options(a_resource())
+    (engine,) = objects(a_resource(), "StatefulSet")["qwen-decode"]["spec"]["template"]["spec"]["containers"]
+    probe = engine["readinessProbe"]
+    found_out_within = probe["failureThreshold"] * max(probe["periodSeconds"], 5) + probe["periodSeconds"]
+    assert found_out_within <= int(given["--worker-startup-timeout-secs"][0]) <= 2 * found_out_within
+
+
+def test_what_the_user_says_of_faults_wins() -> None:
+    resource = a_resource().with_spec("frontDoor", value={"args": ["--cb-failure-threshold=1"]})
+    words = router(resource)["args"]
+    assert words.index("--cb-failure-threshold=1") > words.index("--cb-failure-threshold")
+
+
+def test_answers_under_way_end_before_a_routers_pod_does() -> None:
+    assert pod_spec(a_resource())["terminationGracePeriodSeconds"] > 300
+    assert router(a_resource())["lifecycle"]["preStop"]["sleep"]["seconds"] >= 5
+
+
 def test_the_router_may_look_at_pods_and_nothing_else() -> None:
     (role,), (binding,) = objects(a_resource(), "Role").values(), objects(a_resource(), "RoleBinding").values()
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
@@ -120,3 +148,12 @@ def test_without_a_front_door_the_service_leads_straight_to_routable_decode_engi
     }
     for kind in ("Deployment", "ServiceAccount", "Role", "RoleBinding"):
         assert not objects(resource, kind)
+
+
+def test_without_a_front_door_a_gateway_finds_the_addresses_of_those_that_take_turns_and_of_nobody_else() -> None:
+    resource = a_resource().with_spec("frontDoor", "enabled", value=False)
+    spec = objects(resource, "Service")["qwen-routable"]["spec"]
+    assert spec["clusterIP"] == "None"
+    assert spec["selector"] == objects(resource, "Service")["qwen"]["spec"]["selector"]
+    assert not spec.get("publishNotReadyAddresses")
+    assert "qwen-routable" not in objects(a_resource(), "Service")

@@ -69,3 +69,8 @@ def exchange_secret_name(resource: str, incarnation: str) -> str:
 def front_door_name(resource: str) -> str:
     """Name of the front door's Deployment, Service, ServiceAccount, Role and RoleBinding."""
     return resource
+
+
+def routable_name(resource: str) -> str:
+    """Name of the headless Service of the decode engines that take turns, which is there for gateways of the user's."""
+    return f"{resource}-routable"

@@ -210,7 +210,7 @@ class FrontDoor(ApiModel, json_schema_extra=rules(FRONT_DOOR_ARGUMENT_RULES)):
     """vllm-router, the gateway in front of the engines."""
 
     enabled: bool | None = None
-    """Whether the operator runs a front door; default true."""
+    """Whether the operator runs a front door; default true. Without one the Service `NAME-routable` has the engines' addresses."""
     image: ShortText | None = None
     """Image of vllm-router; default: the one that the operator was installed with."""
     replicas: Annotated[int, Field(ge=1, le=100, json_schema_extra=INT32)] | None = None

@@ -11,6 +11,7 @@ from tandem_operator.api.names import (
     FRONT_DOOR_ROLE,
     ROUTABLE_LABEL,
     front_door_name,
+    routable_name,
 )
 from tandem_operator.plan.children import FRONT_DOOR_APPLICATION, labels, metadata, selector
 from tandem_operator.plan.engines import START_LIMIT_SECONDS
@@ -21,18 +22,42 @@ from tandem_operator.plan.types import Manifest
 ROUTER_CONTAINER: Final = "router"
 _NON_ROOT: Final = 65532
 _OWN_START_SECONDS: Final = 600
+_STREAMS_END_WITHIN_SECONDS: Final = 600
+"""How long answers that a router's pod is passing on may take to end once the pod is deleted."""
+_UNKNOWN_AFTER_SECONDS: Final = 5
+"""From the deletion of a router's pod until the Service leads nobody there."""
+
+_FAULTS: Final = (
+    # vllm-router's own defaults are a check a minute, three failures and two successes: an engine that hangs would get turns for
+    # three minutes, and one that was slow for a moment none for two.
+    ("--health-check-interval-secs", 5),
+    ("--health-failure-threshold", 2),
+    ("--health-success-threshold", 1),
+    # A request is tried five times within half a second, with `consistent_hash` at the same engine until its circuit opens: it
+    # has to open before the request's last tries (10 by default, more than a request has). One success closes it.
+    ("--cb-failure-threshold", 3),
+    ("--cb-success-threshold", 1),
+    ("--cb-timeout-duration-secs", 5),
+    # The router takes no note of other pods while it waits for a new one to answer, which by default is ten minutes, and it asks
+    # every half minute. A pod that doesn't answer for so long isn't ready, and is told of anew when it is.
+    ("--worker-startup-timeout-secs", 30),
+    ("--worker-startup-check-interval", 1),
+)
+"""When the router takes an engine for lost and for well again. `docs/front-door.md` says what comes of it."""
 
 
 def front_door(resolved: Resolved) -> tuple[Manifest, ...]:
     """All of the front door's objects, in the order in which they are to be applied.
 
-    Disabled, only the Service is left: it leads straight to the decode engines that take turns.
+    Disabled, Services are left: the front door's own leads straight to the decode engines that take turns, and a headless one
+    gives a gateway their addresses.
 
     Raises:
         InvalidSpec: when `frontDoor.podTemplate` cannot be merged.
     """
     if not resolved.front_door.enabled:
-        return (_service(resolved, {**selector(resolved.name, Role.DECODE), ROUTABLE_LABEL: "true"}),)
+        engines = {**selector(resolved.name, Role.DECODE), ROUTABLE_LABEL: "true"}
+        return (_service(resolved, engines), _addresses(resolved, engines))
     return (
         _service_account(resolved),
         _role(resolved),
@@ -48,7 +73,7 @@ def endpoint(resolved: Resolved) -> str:
 
 
 def router_arguments(resolved: Resolved) -> list[str]:
-    """Arguments of vllm-router 0.1.17, the user's last.
+    """Arguments of vllm-router 0.1.17, the user's last: of an option that is given twice the last counts.
 
     Of the engines, those with the label `tandem.dev/routable` that Kubernetes calls ready are used.
     """
@@ -62,6 +87,7 @@ def router_arguments(resolved: Resolved) -> list[str]:
         *("--port", str(FRONT_DOOR_PORT)),
         *("--prometheus-host", "0.0.0.0"),  # noqa: S104
         *("--prometheus-port", str(FRONT_DOOR_METRICS_PORT)),
+        *(word for option, value in _FAULTS for word in (option, str(value))),
         *resolved.front_door.arguments,
     ]
 
@@ -131,6 +157,24 @@ def _service(resolved: Resolved, to: dict[str, str]) -> Manifest:
     }
 
 
+def _addresses(resolved: Resolved, of: dict[str, str]) -> Manifest:
+    """By DNS, the addresses of the engines that take turns: those that are ready, don't drain and are of the current revision.
+
+    The headless Service of the StatefulSet names all engines, also those that only start.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(resolved, routable_name(resolved.name), _labels(resolved)),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "selector": of,
+            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
 def _deployment(resolved: Resolved) -> Manifest:
     gateway = resolved.front_door
     name = front_door_name(resolved.name)
@@ -140,6 +184,7 @@ def _deployment(resolved: Resolved) -> Manifest:
             "serviceAccountName": name,
             "automountServiceAccountToken": True,
             "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": _UNKNOWN_AFTER_SECONDS + _STREAMS_END_WITHIN_SECONDS,
             "securityContext": {
                 "runAsNonRoot": True,
                 "runAsUser": _NON_ROOT,
@@ -185,6 +230,9 @@ def _router(resolved: Resolved) -> dict[str, Any]:
         # can be served.
         "readinessProbe": {**_get("/readiness"), "periodSeconds": 5, "failureThreshold": 2},
         "livenessProbe": {**_get("/liveness"), "periodSeconds": 20, "failureThreshold": 6},
+        # On SIGTERM it takes no more connections and ends when its last answer has. Until all nodes know that the pod is going,
+        # they still lead clients to it.
+        "lifecycle": {"preStop": {"sleep": {"seconds": _UNKNOWN_AFTER_SECONDS}}},
     }
 
 
