@@ -85,7 +85,8 @@ class Clients:
         self._seed = seed
         self._hung_after = HUNG_AFTER * slack
         self._numbers = count(1)
-        self._http = httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None))
+        # An engine closes a connection that nobody used for 5 s: a request must not be on its way to it then.
+        self._http = httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None, keepalive_expiry=2.0))
         self.under_way = 0
 
     async def close(self) -> None:

@@ -17,8 +17,10 @@ from tandem_connector.vllm.metrics import GAUGES
 WITHIN = 60.0
 """Seconds in which all must be given back: a want's time to live, and then the transport's bound."""
 _NOT_HELD = {"peers_connected", "healthy"}
+WARM_AFTER = 4
+"""Looks after which an engine has done all kinds of work: until then its allocators and caches grow, ever slower."""
 MORE_MEMORY = 150
-"""MiB that an engine may have more than when it was seen at rest for the second time: it has done all kinds of work by then."""
+"""MiB that it may have more than then."""
 MORE_THREADS = 8
 """Vllm's front end starts threads of its pool as they are needed."""
 MORE_FILES = 40
@@ -90,9 +92,9 @@ class Rest:
         seen = self._seen.setdefault(engine.id, [])
         seen.append(footprint)
         self._tally.note(f"at rest {engine.id} {footprint}")
-        if grown := footprint.grown(seen[min(1, len(seen) - 1)]):
+        if grown := footprint.grown(seen[min(WARM_AFTER, len(seen)) - 1]):
             self._tally.failed("leaked", f"{engine.id} has grown: {grown}")
-            seen[1:] = [footprint]
+            seen[WARM_AFTER - 1 :] = [footprint]
 
 
 def _holds(engine: Engine, peers: int) -> str | None:
