@@ -279,6 +279,29 @@ def test_a_p_that_says_nobody_computes_it_is_replaced_but_not_for_what_an_earlie
     assert decode.asking.tally.failures == {Failure.UNSERVED: 1}
 
 
+def test_a_p_that_names_an_adapters_blocks_otherwise_is_asked_for_all_but_that_adapter() -> None:
+    decode = Decode().with_peers(A).gets(an_arrival(lora="moved"))
+    decode.asking.unserved(R, decode.only(StartCall).engine, decode.now)
+    assert decode.only(ComputeLocally).why is LocalReason.ALL_FAILED
+
+    for number, lora in enumerate((None, "poet", "moved")):
+        decode.gets(an_arrival(f"later-{number}", chain=f"later-{number}", lora=lora))
+
+    assert [call.arrival.lora for call in decode.take(StartCall)] == [None, "poet"]
+    decode.after(SETTINGS.rest).gets(an_arrival("last", chain="last", lora="moved"))
+    assert decode.only(StartCall).arrival.lora == "moved"
+
+
+def test_a_p_that_computes_nothing_without_an_adapter_is_asked_for_nothing() -> None:
+    decode = Decode().with_peers(A).gets(an_arrival())
+    decode.asking.unserved(R, decode.only(StartCall).engine, decode.now)
+    decode.commands()
+
+    decode.gets(an_arrival("later", chain="y", lora="poet"))
+
+    assert decode.only(ComputeLocally).why is LocalReason.NO_PEER
+
+
 def test_a_request_that_helps_itself_hears_no_more_and_closes_its_call() -> None:
     decode = Decode().with_peers(A).gets(an_arrival())
     call = decode.only(StartCall).call

@@ -70,6 +70,24 @@ def test_a_resting_engine_may_be_asked_again_later_and_is_home_meanwhile() -> No
     assert known.candidates(Seconds(110.0)) == (Candidate(A, 0),)
 
 
+def test_an_engine_that_rests_from_an_adapter_may_be_asked_for_all_that_is_without_it() -> None:
+    known = prefillers(a_peer(A))
+
+    known.rest(A, Seconds(110.0), "poet")
+
+    assert known.candidates(Seconds(109.9), lora="poet") == ()
+    assert known.candidates(Seconds(109.9), lora="clerk") == known.candidates(Seconds(109.9)) == (Candidate(A, 0),)
+    assert known.candidates(Seconds(110.0), lora="poet") == (Candidate(A, 0),)
+
+
+def test_an_engine_that_rests_is_asked_for_no_adapter_either() -> None:
+    known = prefillers(a_peer(A))
+
+    known.rest(A, Seconds(110.0))
+
+    assert known.candidates(NOW, lora="poet") == ()
+
+
 def test_an_engine_that_left_the_table_is_no_more_asked() -> None:
     known = prefillers(a_peer(A), a_peer(B))
 

@@ -202,7 +202,7 @@ class Asking:
     ) -> Choice:
         known = self._leader(prefill)
         hashes = known.arrival.hashes
-        candidates = self._prefillers.candidates(now, tried)
+        candidates = self._prefillers.candidates(now, tried, known.arrival.lora)
         usable = frozenset(candidate.engine for candidate in candidates)
         tokens = _asked(known).missing_tokens
         choice = choose(
@@ -235,10 +235,11 @@ class Asking:
                 self._start(step, now)
             case Withdrawn(call):
                 self._commands.append(CancelCall(call))
-            case Failed(_, engine, failure, _):
+            case Failed(prefill, engine, failure, _):
                 self.tally.failures[failure] += 1
                 if failure.lets_rest:
-                    self._prefillers.rest(engine, Seconds(now + self._settings.rest))
+                    lora = self._leader(prefill).arrival.lora if failure.may_be_the_adapters else None
+                    self._prefillers.rest(engine, Seconds(now + self._settings.rest), lora)
             case Answered(prefill, engine, receipt):
                 self.tally.answered += 1
                 del self._running[prefill]

@@ -26,7 +26,8 @@ class Prefillers:
         self._table: dict[EngineId, Peer] = {}
         self._reachable: set[EngineId] = set()
         self._loads: dict[EngineId, _Load] = {}
-        self._rests_until: dict[EngineId, Seconds] = {}
+        self._rests_until: dict[EngineId, dict[str | None, Seconds]] = {}
+        """By LoRA adapter; None: for whatever request."""
 
     def replace(self, peers: Iterable[Peer]) -> None:
         """A new peer table holds."""
@@ -55,10 +56,10 @@ class Prefillers:
         if engine in self._table:
             self._loads.setdefault(engine, _Load()).asked += tokens
 
-    def rest(self, engine: EngineId, until: Seconds) -> None:
-        """The engine failed: don't ask it before this time."""
+    def rest(self, engine: EngineId, until: Seconds, lora: str | None = None) -> None:
+        """The engine failed: don't ask it before this time, or only not for requests with the LoRA adapter."""
         if engine in self._table:
-            self._rests_until[engine] = until
+            self._rests_until.setdefault(engine, {})[lora] = until
 
     def address(self, engine: EngineId) -> Address:
         """Where a candidate listens."""
@@ -72,11 +73,17 @@ class Prefillers:
             if peer.state is EngineState.READY and engine in self._reachable
         )
 
-    def candidates(self, now: Seconds, excluded: Container[EngineId] = ()) -> tuple[Candidate, ...]:
-        """Those that may be asked now, in a fixed order."""
+    def candidates(
+        self, now: Seconds, excluded: Container[EngineId] = (), lora: str | None = None
+    ) -> tuple[Candidate, ...]:
+        """Those that may be asked now, for a request with this LoRA adapter or without any, in a fixed order."""
         return tuple(
             Candidate(engine, load.waiting + load.asked)
             for engine in sorted(self.usable())
-            if engine not in excluded and self._rests_until.get(engine, now) <= now
+            if engine not in excluded and not self._rests(engine, lora, now)
             for load in (self._loads.get(engine, _Load()),)
         )
+
+    def _rests(self, engine: EngineId, lora: str | None, now: Seconds) -> bool:
+        until = self._rests_until.get(engine, {})
+        return any(until.get(each, now) > now for each in (None, lora))

@@ -86,6 +86,14 @@ class Failure(StrEnum):
         """Whether the P had better not be asked by other requests for some time."""
         return self not in {Failure.BUSY, Failure.UNKNOWN_MODEL, Failure.REJECTED, Failure.PEER_LOST}
 
+    @property
+    def may_be_the_adapters(self) -> bool:
+        """Whether it may be of requests with the same LoRA adapter only.
+
+        An adapter that P loaded from elsewhere makes other names: P computes these blocks, and nobody those that are wanted.
+        """
+        return self is Failure.UNSERVED
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
