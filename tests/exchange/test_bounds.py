@@ -35,6 +35,27 @@ def test_too_many_blocks_in_quarantine_make_the_engine_unhealthy_until_they_are_
     assert engine.exchange.want(OTHER, load, engine.now) is not None
 
 
+def test_a_block_that_was_wanted_of_two_silent_peers_is_one_block() -> None:
+    settings = ExchangeSettings(quarantine_blocks=4, exposed_blocks=6, transport_bound=Seconds(10.0))
+    engine = Engine(settings=settings).with_peer().with_peer(OTHER)
+    blocks = engine.pool.take(3)
+    assert blocks is not None
+    load = Load(RequestId("r"), Purpose.FORWARD, names(0, 3), blocks, Seconds(9.0), wait=True)
+    for peer in (PEER, OTHER):
+        assert engine.exchange.want(peer, load, engine.now) is not None
+        engine.exchange.peer_silent(peer, engine.now)
+
+    assert (engine.exchange.gauges().blocks_quarantined, engine.exchange.exposable()) == (3, 3)
+    assert engine.take(Unhealthy) == []
+
+    engine.exchange.peer_gone(PEER, engine.now)
+    engine.at(10.0)
+    assert (engine.exchange.gauges().blocks_quarantined, engine.exchange.exposable()) == (3, 3)
+    engine.exchange.peer_gone(OTHER, engine.now)
+    engine.at(10.0)
+    assert (engine.exchange.gauges().blocks_quarantined, engine.exchange.exposable()) == (0, 6)
+
+
 def test_a_buried_want_stays_covered_and_remembers_what_was_missing() -> None:
     tombstones = Tombstones(10, 100)
     tombstones.bury(WantId(4), indices(1, 2))

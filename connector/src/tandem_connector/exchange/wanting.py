@@ -20,6 +20,7 @@ from tandem_connector.exchange.commands import (
     LoadEnded,
     Send,
 )
+from tandem_connector.exchange.held import Held
 from tandem_connector.exchange.incoming import Incoming
 from tandem_connector.exchange.own_want import OwnWant, WantState
 from tandem_connector.exchange.peers import PeerState
@@ -57,8 +58,7 @@ class Wanting:
         self._tally = shared.tally
         self._on_valid = on_valid
         self.incoming = Incoming()
-        self.exposed = 0
-        """Blocks of all wants that are not released: each may still be written into."""
+        self._exposed = Held()
         self.quarantine = Quarantine(shared.settings.quarantine_blocks, shared.outbox)
         self._ids = count(1)
         self._next = WantId(next(self._ids))
@@ -82,7 +82,7 @@ class Wanting:
         )
         self._next = WantId(next(self._ids))
         self._wants[want.id] = want
-        self.exposed += len(want.blocks)
+        self._exposed.add(want.blocks)
         self._by_peer.setdefault(peer, {})[want.id] = want
         self.incoming.ask(asked.hashes)
         self._timers.set(want.id, want.expires)
@@ -266,16 +266,16 @@ class Wanting:
         self._timers.cancel(want.id)
         if want.state is not WantState.QUARANTINED:
             want.state = WantState.QUARANTINED
-            self.quarantine.enter(len(want.blocks))
+            self.quarantine.enter(want.blocks)
 
     def _unquarantine(self, want: OwnWant) -> None:
         if want.state is WantState.QUARANTINED:
-            self.quarantine.leave(len(want.blocks))
+            self.quarantine.leave(want.blocks)
 
     def _release(self, want: OwnWant) -> None:
         self._unquarantine(want)
         del self._wants[want.id]
-        self.exposed -= len(want.blocks)
+        self._exposed.remove(want.blocks)
         of_peer = self._by_peer[want.peer]
         del of_peer[want.id]
         if not of_peer:
@@ -322,6 +322,11 @@ class Wanting:
     def holds_of(self, peer: EngineId) -> bool:
         """Whether a want at the peer is not released."""
         return peer in self._by_peer
+
+    @property
+    def exposed(self) -> int:
+        """Blocks of all wants that are not released: each may still be written into."""
+        return len(self._exposed)
 
     @property
     def answerable(self) -> bool:
