@@ -21,9 +21,9 @@ from vllm.config import VllmConfig
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 from vllm.v1.kv_cache_interface import KVCacheConfig
 
-from e2e.exchange.unsafe import WantingWithoutQuarantine
+from e2e.exchange.unsafe import KeepingNothing
 from e2e.exchange.window_contract import Side, address_of
-from tandem_connector.exchange.exchange import Exchange
+from tandem_connector.exchange.keeping import Keeping
 from tandem_connector.exchange.own_want import OwnWant
 from tandem_connector.exchange.types import Seconds
 from tandem_connector.exchange.wanting import Wanting
@@ -38,7 +38,7 @@ class TandemConnector(connector.TandemConnector):
     """See the base class."""
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: KVCacheConfig) -> None:
-        Exchange._wanting_type = _Wanting  # noqa: SLF001
+        Wanting._keeping_type = _Keeping  # noqa: SLF001
         super().__init__(vllm_config, role, kv_cache_config)
 
     def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
@@ -52,16 +52,17 @@ class TandemConnector(connector.TandemConnector):
         _open_window(self._me, Side.RANK, _Rank(list(kv_caches.values())).answer)
 
 
-class _Wanting(WantingWithoutQuarantine):
+class _Keeping(KeepingNothing):
     """As it is in the product, until a test switches the quarantine off."""
 
     keeps: ClassVar[bool] = True
 
-    def _hold(self, want: OwnWant, now: Seconds) -> None:
-        if _Wanting.keeps:
-            Wanting._hold(self, want, now)  # noqa: SLF001
+    def hold(self, want: OwnWant, now: Seconds) -> None:
+        """See the base class."""
+        if _Keeping.keeps:
+            Keeping.hold(self, want, now)
         else:
-            super()._hold(want, now)
+            super().hold(want, now)
 
 
 class _Scheduler:
@@ -73,7 +74,7 @@ class _Scheduler:
     def answer(self, question: Any) -> Any:
         match question:
             case {"quarantine": bool(keeps)}:
-                _Wanting.keeps = keeps
+                _Keeping.keeps = keeps
                 return keeps
             case _:
                 # A name is the hash, and four bytes of the KV cache group.

@@ -10,30 +10,14 @@ step's output: `step_finished`, `want_received` and `write_ended`, then what bec
 """
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
-from tandem_connector.contract.messages import (
-    Cancel,
-    CancelAck,
-    Envelope,
-    Gone,
-    Have,
-    Hello,
-    Missing,
-    MissingReason,
-    Offer,
-    Ping,
-    Pong,
-    Query,
-    Took,
-    Want,
-)
-from tandem_connector.exchange.commands import Command, DropPeer, Send
-from tandem_connector.exchange.derivations import derivations_flaw
-from tandem_connector.exchange.landing import take_offer
+from tandem_connector.contract.messages import Envelope, MissingReason
+from tandem_connector.exchange.commands import Command
+from tandem_connector.exchange.hearing import Hearing
 from tandem_connector.exchange.moving import Moving
 from tandem_connector.exchange.offering import Offering
-from tandem_connector.exchange.peers import Peer, PeerState
+from tandem_connector.exchange.peers import PeerState
 from tandem_connector.exchange.served_want import ServedWant
 from tandem_connector.exchange.serving import Serving
 from tandem_connector.exchange.settings import ExchangeSettings
@@ -74,6 +58,7 @@ class Exchange:
         self._wanting = self._wanting_type(self._shared, self._valid_now)
         self._offering = Offering(self._shared)
         self._moving = Moving(self._shared, self._offering)
+        self._hearing = Hearing(engine, self._shared, self._wanting, self._serving, self._moving)
         self._stopping = False
         self._draining = False
 
@@ -132,61 +117,7 @@ class Exchange:
 
     def receive(self, envelope: Envelope, now: Seconds) -> None:
         """A message has arrived. The caller has told of the connection, and of the sender being heard again."""
-        if envelope.target != self.engine:
-            self.tally.misaddressed += 1
-            if not isinstance(envelope.message, Gone):
-                self._outbox.put(Send(envelope.sender, Gone(envelope.target)))
-            return
-        peer = self._peers.of(envelope.sender)
-        if peer is None:
-            self.tally.strangers += 1
-            return
-        why = self._understand(envelope, peer, now)
-        if why is not None:
-            self.tally.violations += 1
-            self._outbox.put(DropPeer(envelope.sender, why))
-
-    def _understand(self, envelope: Envelope, peer: Peer, now: Seconds) -> str | None:
-        """Act on the message, or say what is wrong with it."""
-        sender = envelope.sender
-        match envelope.message:
-            case Want() as want:
-                if max(want.destinations) >= peer.blocks:
-                    return f"want {want.want}: block {max(want.destinations)} of a pool of {peer.blocks}"
-                self._moving.wanted(sender, want.offer)
-                self._serving.wanted(sender, want, now)
-            case Missing() as missing:
-                if not self._wanting.missing(sender, missing, now):
-                    return f"want {missing.want}: an index beyond its end is missing"
-            case Cancel() as cancel:
-                self._serving.cancelled(sender, cancel.want, now)
-            case CancelAck() as acknowledgement:
-                self._wanting.acknowledged(sender, acknowledgement, now)
-            case Offer() as offer:
-                return self._offered(sender, offer, now)
-            case Took(offer_id, left):
-                self._moving.took(sender, offer_id, left, now)
-            case Query() as query:
-                self._outbox.put(Send(sender, Have(query.query, self._serving.prefix(query.hashes))))
-            case Ping() as ping:
-                self._serving.pinged(sender, ping, now)
-            case Hello() | Have() | Pong() | Gone():
-                pass
-            case unknown:
-                assert_never(unknown)
-        return None
-
-    def _offered(self, sender: EngineId, offer: Offer, now: Seconds) -> str | None:
-        why = derivations_flaw(offer, self._shared.settings.block_size)
-        if why is not None:
-            return f"offer {offer.offer}: {why}"
-        ends = self._stopping or self._draining
-        left = len(offer.hashes)
-        if not (ends or self._wanting.quarantine.full) and self._peers.works_with(sender):
-            left = take_offer(sender, offer, self._shared, self._wanting, now)
-        if offer.purpose is Purpose.MOVE:
-            self._outbox.put(Send(sender, Took(offer.offer, left)))
-        return None
+        self._hearing.receive(envelope, now, takes_offers=not (self._stopping or self._draining))
 
     # -- own requests ---------------------------------------------------------------------------------------------
 

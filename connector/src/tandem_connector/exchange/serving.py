@@ -10,7 +10,7 @@ from typing import TypeAlias
 from tandem_connector.contract.messages import CancelAck, Missing, MissingReason, Ping, Want
 from tandem_connector.exchange.availability import Awaited, Fresh, Producers
 from tandem_connector.exchange.commands import Send, ServingEnded
-from tandem_connector.exchange.ledger import Ledger
+from tandem_connector.exchange.ledger import Ledgers
 from tandem_connector.exchange.posting import Found, Posting
 from tandem_connector.exchange.served_want import ServedState, ServedWant
 from tandem_connector.exchange.shared import Shared
@@ -42,7 +42,7 @@ class Serving:
         self._outbox = shared.outbox
         self._tally = shared.tally
         self._on_served = on_served
-        self._ledgers: dict[EngineId, Ledger] = {}
+        self._ledgers = Ledgers(shared.settings)
         self._awaited: Awaited[ServedWant] = Awaited()
         self._fresh = Fresh()
         self._posting = Posting(shared, self._fresh)
@@ -55,7 +55,7 @@ class Serving:
 
     def wanted(self, peer: EngineId, message: Want, now: Seconds) -> None:
         """Serve a want, unless it is known: a repeated message, or one that is over."""
-        ledger = self._ledger(peer)
+        ledger = self._ledgers.of(peer)
         if message.want in ledger.active or ledger.tombstones.covers(message.want):
             return
         self._tally.blocks_asked[message.purpose] += len(message.hashes)
@@ -96,28 +96,18 @@ class Serving:
 
     def cancelled(self, peer: EngineId, want_id: WantId, now: Seconds) -> None:
         """The wanter waits no more; acknowledge it when nothing is in flight."""
-        ledger = self._ledger(peer)
+        ledger = self._ledgers.of(peer)
         want = ledger.active.get(want_id)
         if want is None:
-            if not ledger.tombstones.covers(want_id):
-                ledger.tombstones.bury(want_id, None)
-            self._outbox.put(Send(peer, CancelAck(want_id, ledger.tombstones.is_uncertain(want_id))))
+            self._outbox.put(Send(peer, ledger.acknowledge(want_id)))
         else:
             self._stop(want, ServedState.CANCELLED, now)
 
     def pinged(self, peer: EngineId, ping: Ping, now: Seconds) -> None:
         """Say again what the wanter must know of its wants and may have missed."""
-        ledger = self._ledger(peer)
-        for want_id in ping.open:
-            if want_id in ledger.active:
-                continue
-            if not ledger.tombstones.covers(want_id):
-                ledger.tombstones.bury(want_id, None)
-            indices = ledger.tombstones.missing_of(want_id)
-            if indices != ():
-                uncertain = ledger.tombstones.is_uncertain(want_id)
-                why = MissingReason.UNCERTAIN if uncertain else MissingReason.UNKNOWN
-                self._outbox.put(Send(peer, Missing(want_id, indices, why)))
+        ledger = self._ledgers.of(peer)
+        for message in ledger.repeat(ping.open):
+            self._outbox.put(Send(peer, message))
         for want_id in ping.cancelling:
             self.cancelled(peer, want_id, now)
         ledger.tombstones.raise_floor(ping.oldest)
@@ -223,7 +213,7 @@ class Serving:
         self._settle(want, now)
 
     def _settle(self, want: ServedWant, now: Seconds) -> None:
-        ledger = self._ledgers.get(want.peer)
+        ledger = self._ledgers.known(want.peer)
         if ledger is None or not want.over or not ledger.end(want):
             return
         self._deadlines.cancel(want)
@@ -232,21 +222,19 @@ class Serving:
         if want.state is ServedState.CANCELLED:
             self._outbox.put(Send(want.peer, CancelAck(want.id, want.uncertain)))
         self._outbox.put(ServingEnded(want.id, want.peer, want.purpose, want.written, len(want.missing)))
-        if want.state is ServedState.ABANDONED and not ledger.active:
-            del self._ledgers[want.peer]
+        if want.state is ServedState.ABANDONED:
+            self._ledgers.close(want.peer)
         self._on_served(want, now)
 
     def peer_silent(self, peer: EngineId, now: Seconds) -> None:
         """Nothing is heard from the wanter: write nothing that was not asked for of the workers."""
-        self._give_up_all(self._of(peer), MissingReason.UNREACHABLE, now)
+        self._give_up_all(self._ledgers.wants_of(peer), MissingReason.UNREACHABLE, now)
 
     def peer_gone(self, peer: EngineId, now: Seconds) -> None:
         """The wanter has ended."""
-        for want in self._of(peer):
+        for want in self._ledgers.wants_of(peer):
             self._stop(want, ServedState.ABANDONED, now)
-        ledger = self._ledgers.get(peer)
-        if ledger is not None and not ledger.active:
-            del self._ledgers[peer]
+        self._ledgers.close(peer)
 
     def refuse(self, why: MissingReason, now: Seconds) -> None:
         """Serve no new want, and give up what is not in flight."""
@@ -255,7 +243,7 @@ class Serving:
 
     def give_up_all(self, why: MissingReason, now: Seconds) -> None:
         """Nothing that is not in flight will be written for the wants of now."""
-        self._give_up_all([want for peer in list(self._ledgers) for want in self._of(peer)], why, now)
+        self._give_up_all(self._ledgers.wants(), why, now)
 
     def _give_up_all(self, wants: Iterable[ServedWant], why: MissingReason, now: Seconds) -> None:
         for want in wants:
@@ -283,31 +271,14 @@ class Serving:
 
     # -- questions ------------------------------------------------------------------------------------------------
 
-    def _ledger(self, peer: EngineId) -> Ledger:
-        return self._ledgers.setdefault(peer, Ledger(self._settings))
-
-    def _of(self, peer: EngineId) -> list[ServedWant]:
-        ledger = self._ledgers.get(peer)
-        return list(ledger.active.values()) if ledger is not None else []
-
     def serves(self, peer: EngineId) -> bool:
         """Whether a want of the peer is not over."""
-        ledger = self._ledgers.get(peer)
-        return ledger is not None and bool(ledger.active)
-
-    def prefix(self, hashes: Iterable[BlockHash]) -> int:
-        """How many of these, from the first on, are in the cache."""
-        length = 0
-        for block_hash in hashes:
-            if self._pool.lookup(block_hash) is None:
-                break
-            length += 1
-        return length
+        return bool(self._ledgers.wants_of(peer))
 
     @property
     def active(self) -> int:
         """Wants that are not over."""
-        return sum(len(ledger.active) for ledger in self._ledgers.values())
+        return len(self._ledgers.wants())
 
     @property
     def awaited(self) -> int:

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Own wants, from asking until the last of their blocks may be reused.
 
-A want ends for its owner once, early if need be. Its blocks are released later: when every index is written or
-missing, when the holder acknowledged the cancel, or when the holder has certainly ended and the network can't deliver
-any more of what it had posted. Until then a write may still arrive, and must find a block that nobody else uses.
+A want ends for its owner once, early if need be; its blocks are released later (`keeping`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
-from tandem_connector.contract.messages import Cancel, CancelAck, Missing, MissingReason, Want
+from tandem_connector.contract.messages import CancelAck, Missing, MissingReason, Want
 from tandem_connector.exchange.commands import (
     ExpectFewer,
     ExpectWant,
@@ -22,6 +20,7 @@ from tandem_connector.exchange.commands import (
 )
 from tandem_connector.exchange.held import Held
 from tandem_connector.exchange.incoming import Incoming
+from tandem_connector.exchange.keeping import Keeping
 from tandem_connector.exchange.own_want import OwnWant, WantState
 from tandem_connector.exchange.peers import PeerState
 from tandem_connector.exchange.pinging import Pinging
@@ -50,6 +49,8 @@ _UNUSABLE = {EndReason.RESET}
 class Wanting:
     """All own wants."""
 
+    _keeping_type: ClassVar[type[Keeping]] = Keeping
+
     def __init__(self, shared: Shared, on_valid: OnValid) -> None:
         self._settings = shared.settings
         self._pool = shared.pool
@@ -59,13 +60,14 @@ class Wanting:
         self._on_valid = on_valid
         self.incoming = Incoming()
         self._exposed = Held()
-        self.quarantine = Quarantine(shared.settings.quarantine_blocks, shared.outbox)
+        self._keeping = self._keeping_type(shared, self._released)
         self._ids = count(1)
         self._next = WantId(next(self._ids))
         self._wants: dict[WantId, OwnWant] = {}
         self._by_peer: dict[EngineId, dict[WantId, OwnWant]] = {}
         self._by_request: dict[RequestId, dict[WantId, OwnWant]] = {}
         self._timers: Timers[WantId] = Timers()
+        """When open wants expire."""
         self.pinging = Pinging(shared)
 
     # -- asking ---------------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ class Wanting:
         want = self._wants.get(message.want)
         if want is not None and want.peer == peer and want.state is not WantState.OPEN:
             self._await_no_more(want, want.awaited.copy(), now, uncertain=message.uncertain)
-            self._let_go(want, now)
+            self._keeping.let_go(want, now)
 
     def _await_no_more(self, want: OwnWant, told: set[Index], now: Seconds, *, uncertain: bool) -> None:
         # Only by what it says the first time: the holder repeats itself, and that must not hold the blocks for ever.
@@ -173,15 +175,7 @@ class Wanting:
         if want.state is WantState.OPEN:
             whole = len(want.received) == len(want.hashes)
             self._end(want, EndReason.COMPLETE if whole else EndReason.MISSING, now)
-        self._let_go(want, now)
-
-    def _let_go(self, want: OwnWant, now: Seconds) -> None:
-        """No write is in flight: release the blocks, now or when one that broke can't arrive any more."""
-        if want.unsafe_until is None or want.unsafe_until <= now:
-            self._release(want)
-        else:
-            self._quarantine(want)
-            self._timers.set(want.id, want.unsafe_until)
+        self._keeping.let_go(want, now)
 
     # -- ends -----------------------------------------------------------------------------------------------------
 
@@ -198,17 +192,13 @@ class Wanting:
     def peer_silent(self, peer: EngineId, now: Seconds) -> None:
         """Nothing is heard from the peer: its wants end, and their blocks wait for what becomes of it."""
         for want in list(self._by_peer.get(peer, {}).values()):
-            if want.state is WantState.CANCELLING:
-                self._quarantine(want)
+            self._keeping.peer_silent(want)
             self._abandon(want, EndReason.PEER_SILENT, now)
 
     def peer_back(self, peer: EngineId, now: Seconds) -> None:
         """The peer is heard again: ask it about all that is not acknowledged."""
         for want in self._by_peer.get(peer, {}).values():
-            if want.state is WantState.QUARANTINED and (want.awaited or want.unsafe_until is None):
-                self._unquarantine(want)
-                want.state = WantState.CANCELLING
-                self._timers.set(want.id, Seconds(now + self._settings.cancel_patience))
+            self._keeping.peer_back(want, now)
         if peer in self._by_peer:
             self.pinging.ask_now(peer, now)
 
@@ -218,12 +208,12 @@ class Wanting:
             if want.state is WantState.OPEN:
                 self._abandon(want, EndReason.PEER_GONE, now)
             else:
-                self._hold(want, now)
+                self._keeping.hold(want, now)
 
     def _abandon(self, want: OwnWant, reason: EndReason, now: Seconds) -> None:
         if want.state is WantState.OPEN:
             self._end(want, reason, now)
-            self._hold(want, now)
+            self._keeping.hold(want, now)
 
     def _end(self, want: OwnWant, reason: EndReason, now: Seconds) -> None:
         """Tell the owner, once. The state is left to the caller."""
@@ -244,36 +234,13 @@ class Wanting:
                 self._outbox.put(
                     LandingEnded(want.id, want.peer, want.purpose, len(want.hashes), len(want.received), reason, waited)
                 )
+        self._timers.cancel(want.id)
         self.incoming.end(want.hashes)
         self._tally.wants_ended[want.purpose, reason] += 1
         self._tally.blocks_lost[want.purpose, reason] += len(want.hashes) - len(want.received)
 
-    def _hold(self, want: OwnWant, now: Seconds) -> None:
-        """Keep the blocks of an ended want until no write can reach them."""
-        match self._peers.state(want.peer):
-            case PeerState.ALIVE:
-                want.state = WantState.CANCELLING
-                self._timers.set(want.id, Seconds(now + self._settings.cancel_patience))
-                self._outbox.put(Send(want.peer, Cancel(want.id)))
-            case PeerState.SILENT:
-                self._quarantine(want)
-            case PeerState.GONE | None:
-                self._quarantine(want)
-                ended = self._peers.ended_at(want.peer)
-                self._timers.set(want.id, Seconds((now if ended is None else ended) + self._settings.transport_bound))
-
-    def _quarantine(self, want: OwnWant) -> None:
-        self._timers.cancel(want.id)
-        if want.state is not WantState.QUARANTINED:
-            want.state = WantState.QUARANTINED
-            self.quarantine.enter(want.blocks)
-
-    def _unquarantine(self, want: OwnWant) -> None:
-        if want.state is WantState.QUARANTINED:
-            self.quarantine.leave(want.blocks)
-
-    def _release(self, want: OwnWant) -> None:
-        self._unquarantine(want)
+    def _released(self, want: OwnWant) -> None:
+        """No write can reach the blocks of an ended want any more."""
         del self._wants[want.id]
         self._exposed.remove(want.blocks)
         of_peer = self._by_peer[want.peer]
@@ -282,7 +249,6 @@ class Wanting:
             del self._by_peer[want.peer]
         if isinstance(want.asked, Landing):
             self.incoming.release(want.peer, len(want.blocks))
-        self._timers.cancel(want.id)
         self._outbox.put(ForgetWant(want.id))
         # The tail of a sequence is of no use without its head: it is to be evicted first.
         self._pool.unpin(want.blocks[::-1])
@@ -292,20 +258,14 @@ class Wanting:
     def tick(self, now: Seconds) -> None:
         """End what has expired, release what can't be written any more, and tell the peers what is open."""
         for want_id in self._timers.pop_due(now):
-            want = self._wants[want_id]
-            match want.state:
-                case WantState.OPEN:
-                    self._abandon(want, EndReason.EXPIRED, now)
-                case WantState.CANCELLING:
-                    self._quarantine(want)
-                case WantState.QUARANTINED:
-                    self._release(want)
+            self._abandon(self._wants[want_id], EndReason.EXPIRED, now)
+        self._keeping.tick(now)
         self.pinging.tick(self._by_peer, self._next, now)
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        due = [at for at in (self._timers.next_due(), self.pinging.next_due()) if at is not None]
-        return min(due, default=None)
+        due = (self._timers.next_due(), self._keeping.next_due(), self.pinging.next_due())
+        return min((at for at in due if at is not None), default=None)
 
     # -- questions ------------------------------------------------------------------------------------------------
 
@@ -322,6 +282,11 @@ class Wanting:
     def holds_of(self, peer: EngineId) -> bool:
         """Whether a want at the peer is not released."""
         return peer in self._by_peer
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """The blocks that wait for engines which don't answer."""
+        return self._keeping.quarantine
 
     @property
     def exposed(self) -> int:
