@@ -5,11 +5,11 @@ Defaults are resolved here and not in the CRD, so that the stored object stays w
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
-from tandem_operator.api.accelerators import EFA_RESOURCE, GPU_RESOURCE, PROFILES, Profile
+from tandem_operator.api.accelerators import PROFILES, Profile
 from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
 from tandem_operator.api.resource import DisaggregatedInference
@@ -33,10 +33,10 @@ from tandem_operator.api.spec import (
 )
 from tandem_operator.api.transfer import Backend, Protocol, Transfer
 from tandem_operator.api.values import percent_of, seconds_of
+from tandem_operator.plan.devices import devices_of, usual_requests
 from tandem_operator.plan.ending import ending
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolved import (
-    Devices,
     Gateway,
     KeySource,
     ModelFiles,
@@ -57,11 +57,6 @@ PATIENCE_SECONDS: Final = 20.0
 LANDING_SHARE: Final = 0.25
 MIN_BLOCKS: Final = 4
 """Of the exchange; the same as the connector's own, which a test compares."""
-
-CPUS_PER_GPU: Final = 4
-GIBIBYTES_PER_GPU: Final = 32
-"""What a GPU pod requests per GPU unless told otherwise: at most a third of the smallest share that a profile's node has (12 vCPUs
-and 144 GiB per GPU, p4d.24xlarge), so that it never decides where a pod fits, but keeps it from the first rank of evictions."""
 
 
 def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
@@ -216,7 +211,7 @@ def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
     field = f"spec.{role}"
     tensor = (given.parallelism or RoleParallelism()).tensor or 1
     overlay = given.pod_template or {}
-    devices = _devices(spec.accelerator, profile, backend, tensor, field)
+    devices = devices_of(spec.accelerator, profile, backend, tensor, field)
     resources = given.resources or Resources()
     limits = dict(resources.limits or {})
     sizing = sizing_of(given, field, MAX_PEERS if protocol_of(spec) is Protocol.NIXL_PULL else MAX_REPLICAS)
@@ -228,7 +223,7 @@ def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
         gpus=tensor if profile.gpus else 0,
         arguments=(*spec.engine.args, *given.args),
         environment=_environment(("spec.engine.env", spec.engine.env), (f"{field}.env", given.env)),
-        requests={**_usual_requests(profile, tensor, limits), **(resources.requests or {})},
+        requests={**usual_requests(profile, tensor, limits), **(resources.requests or {})},
         limits=limits,
         devices=devices,
         overlay=overlay,
@@ -239,72 +234,6 @@ def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
             timeout=_drain_of(spec).timeout,
         ),
     )
-
-
-def _devices(accelerator: Accelerator, profile: Profile, backend: Backend, tensor: int, field: str) -> Devices:
-    claims = _claims(accelerator.resource_claims)
-    return Devices(
-        profile=profile,
-        gpu_resource=accelerator.gpu_resource or GPU_RESOURCE,
-        gpus=_gpus(accelerator, profile, tensor, field),
-        efa_resource=(accelerator.efa or Efa()).resource or EFA_RESOURCE,
-        efas=_efas(accelerator, profile, backend, tensor, field),
-        uses_efa=backend is Backend.LIBFABRIC,
-        hugepages=accelerator.hugepages_2mi,
-        claims=claims,
-        privileged=bool(accelerator.privileged),
-        shared_memory=accelerator.shared_memory or ("20Gi" if profile.gpus else "1Gi"),
-    )
-
-
-def _gpus(accelerator: Accelerator, profile: Profile, tensor: int, field: str) -> int:
-    if not profile.gpus:
-        return 0
-    if tensor > profile.gpus:
-        raise InvalidSpec(
-            f"{field}.parallelism.tensor",
-            f"{tensor} GPUs are more than the {profile.gpus} of a {profile.instance_type} node; ask for fewer",
-        )
-    given = accelerator.gpus_per_pod
-    if given is not None and given != tensor:
-        raise InvalidSpec(
-            "spec.accelerator.gpusPerPod", f"is {given} but {field}.parallelism.tensor is {tensor}; make them equal"
-        )
-    return given or (0 if accelerator.resource_claims else tensor)
-
-
-def _efas(accelerator: Accelerator, profile: Profile, backend: Backend, tensor: int, field: str) -> int:
-    given = (accelerator.efa or Efa()).per_pod
-    share = 0 if accelerator.resource_claims or backend is Backend.UCX else profile.efas_for(tensor)
-    efas = share if given is None else given
-    if backend is Backend.UCX and efas:
-        raise InvalidSpec(
-            "spec.transfer.backend", "UCX does not use EFA devices; use LIBFABRIC, or set efa.perPod to 0"
-        )
-    if backend is Backend.LIBFABRIC and not efas and not accelerator.resource_claims:
-        if given is None and profile.has_efa:
-            raise InvalidSpec(
-                f"{field}.parallelism.tensor",
-                f"{tensor} of the {profile.gpus} GPUs of a {profile.instance_type} node have no whole EFA device;"
-                " raise it, or set spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
-            )
-        raise InvalidSpec("spec.transfer.backend", "LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA")
-    return efas
-
-
-def _claims(claims: tuple[dict[str, Any], ...]) -> tuple[Manifest, ...]:
-    for index, claim in enumerate(claims):
-        if not isinstance(claim.get("name"), str):
-            raise InvalidSpec(f"spec.accelerator.resourceClaims[{index}].name", "each claim of a pod needs a name")
-    return claims
-
-
-def _usual_requests(profile: Profile, gpus: int, limits: Mapping[str, str]) -> dict[str, str]:
-    """CPU and memory that a GPU pod requests unless told otherwise. A limit alone is a request already."""
-    if not profile.gpus:
-        return {}
-    usual = {"cpu": str(CPUS_PER_GPU * gpus), "memory": f"{GIBIBYTES_PER_GPU * gpus}Gi"}
-    return {name: amount for name, amount in usual.items() if name not in limits}
 
 
 def _environment(*layers: tuple[str, tuple[EnvironmentVariable, ...]]) -> tuple[Manifest, ...]:
