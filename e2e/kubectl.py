@@ -56,6 +56,16 @@ class Kubectl:
         """Delete the object; nothing when there is none."""
         self.run("delete", kind, name, "--ignore-not-found", *options)
 
+    def evict(self, pod: str) -> None:
+        """Ask the Eviction API to remove the pod, as `kubectl drain` and autoscalers of nodes do.
+
+        Raises:
+            KubectlError: a disruption budget doesn't allow it now.
+        """
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        self.run("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+
     def pod_http(self, pod: str, port: int, path: str) -> str:
         """Body of a GET on the pod, through the API server, which works wherever the cluster is."""
         return self.run("get", "--raw", f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{port}/proxy{path}")

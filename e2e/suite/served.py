@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A resource on simulated nodes, and what an operator says of it."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,3 +54,8 @@ def tables(kubectl: Kubectl) -> dict[str, PeerTable]:
         for pod in engines(kubectl)
         if PEERS_ANNOTATION in pod["metadata"].get("annotations", {})
     }
+
+
+def hold(kubectl: Kubectl, pod: str, *finalizers: str) -> None:
+    """With a finalizer a pod that is deleted stays, as one does whose preStop hook waits."""
+    kubectl.run("patch", "pod", pod, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": list(finalizers)}}))

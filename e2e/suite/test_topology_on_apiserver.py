@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the operator's process tells pods of each other on a real API server, with real StatefulSets and simulated nodes."""
 
-import json
-
 import pytest
 
 from e2e.cluster.progress import wait_until
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess
-from e2e.suite.served import a_resource, engines, tables, wait_for
+from e2e.suite.served import a_resource, engines, hold, tables, wait_for
 from tandem_connector.contract.types import EngineState, pod_of
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test may have to build Kubernetes.
@@ -27,11 +25,6 @@ def partners(kubectl: Kubectl) -> dict[str, set[str]]:
         name: {peer.pod for peer in table.peers if f"-{peer.role}-" not in name}
         for name, table in tables(kubectl).items()
     }
-
-
-def hold(kubectl: Kubectl, pod: str, *finalizers: str) -> None:
-    """With a finalizer a pod that is deleted stays, as one does whose preStop hook waits."""
-    kubectl.run("patch", "pod", pod, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": list(finalizers)}}))
 
 
 def test_decode_engines_work_with_as_many_prefill_engines_as_are_wanted(

@@ -73,6 +73,14 @@ class PodBuilder:
         }
         return self._with("status", "containerStatuses", value=[container])
 
+    def unready_since(self, time: str) -> Self:
+        """Its engine doesn't answer any more, or not yet."""
+        condition = {"type": "Ready", "status": "False", "lastTransitionTime": time}
+        return self._with("status", "conditions", value=[condition])
+
+    def created(self, time: str) -> Self:
+        return self._with("metadata", "creationTimestamp", value=time)
+
     def with_condition(self, kind: str, status: str, message: str = "") -> Self:
         return self._with("status", "conditions", value=[{"type": kind, "status": status, "message": message}])
 

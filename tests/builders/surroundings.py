@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from tandem_connector.contract.types import Role
@@ -15,6 +16,7 @@ from tests.builders.pods import PodBuilder
 from tests.builders.resources import ResourceBuilder, a_resource
 from tests.builders.workloads import a_deployment, a_set
 
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DEFAULTS = Defaults(front_door_image="tandem.dev/front-door:0.1.0", connector_image="tandem.dev/connector-init:0.1.0")
 
 
@@ -25,7 +27,7 @@ def observed(
     **more: Any,
 ) -> Observed:
     """A resource with settled sets and a front door that is up, until told otherwise."""
-    given = {"sets": {role: a_set(role) for role in Role}, "front_door": a_deployment(), **more}
+    given = {"at": NOW, "sets": {role: a_set(role) for role in Role}, "front_door": a_deployment(), **more}
     return Observed(
         resource=(resource or a_resource()).build(),
         pods=tuple(pod.build() for pod in pods),

@@ -38,6 +38,10 @@ repeated. A test compares it with operator/src/tandem_operator/kube/permissions.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+# Children: what evictions may take at one time.
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [create, delete, get, list, patch]
 # Children: the front door discovers engines by listing pods.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [rolebindings]

@@ -50,6 +50,7 @@ CHILD_KINDS: Final = (
     Kind("v1", "Service", "services"),
     STATEFUL_SET,
     DEPLOYMENT,
+    Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
     SCALER,
 )
 """Everything that a plan may contain as an object to apply."""

@@ -4,6 +4,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import NamedTuple
 
 from tandem_connector.contract.types import Role
@@ -53,8 +54,10 @@ async def read_resource(client: Client, key: ResourceKey) -> Json | None:
     return None if resource is None or resource["metadata"].get("deletionTimestamp") else resource
 
 
-async def observe(client: Client, nodes: Nodes[ResourceKey], resource: DisaggregatedInference) -> Surroundings:
-    """Read the resource's children, its engine pods and their nodes."""
+async def observe(
+    client: Client, nodes: Nodes[ResourceKey], resource: DisaggregatedInference, now: datetime
+) -> Surroundings:
+    """Read the resource's children, its engine pods and their nodes. `now` has a time zone."""
     metadata = resource.metadata
     label = f"{names.RESOURCE_LABEL}={metadata.name}"
     *children, pods = await asyncio.gather(
@@ -73,6 +76,7 @@ async def observe(client: Client, nodes: Nodes[ResourceKey], resource: Disaggreg
     node_names = {name for pod in engines if (name := pod.get("spec", {}).get("nodeName"))}
     observed = Observed(
         resource=resource,
+        at=now,
         sets=sets,
         front_door=_front_door(metadata.name, owned),
         scalers=_by_role(SCALER, metadata.name, owned),

@@ -17,7 +17,17 @@ ENGINE_APPLICATION: Final = "vllm"
 FRONT_DOOR_APPLICATION: Final = "vllm-router"
 
 KINDS: Final = frozenset(
-    {"ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "StatefulSet", "Deployment", SCALER_KIND}
+    {
+        "ConfigMap",
+        "Service",
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "StatefulSet",
+        "Deployment",
+        "PodDisruptionBudget",
+        SCALER_KIND,
+    }
 )
 """All kinds that are planned: another kind among the owned objects is someone else's and stays."""
 

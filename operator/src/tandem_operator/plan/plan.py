@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from tandem_connector.contract.types import Role
 from tandem_operator.plan.children import KINDS, key_of
+from tandem_operator.plan.disruption import disruption_budgets
 from tandem_operator.plan.engines import config_map, stateful_set
 from tandem_operator.plan.front_door import front_door
 from tandem_operator.plan.keys import wanted_key
@@ -32,7 +33,12 @@ def plan(observed: Observed, defaults: Defaults) -> Plan:
         return Plan((), (), ())
     resolved = sized(observed, defaults).resolved
     revision = revision_of(resolved)
-    objects = (*_engines(resolved), *front_door(resolved), *scalers(resolved))
+    objects = (
+        *_engines(resolved),
+        *front_door(resolved),
+        *scalers(resolved),
+        *disruption_budgets(observed, resolved),
+    )
     return Plan(
         objects=objects,
         obsolete=_obsolete(observed, objects),

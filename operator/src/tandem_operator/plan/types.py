@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from tandem_connector.contract.types import Role
@@ -57,6 +57,8 @@ class Observed:
     """One resource and its surroundings, read live in one reconcile."""
 
     resource: DisaggregatedInference
+    at: datetime
+    """When it was read, with a time zone."""
     sets: Mapping[Role, Manifest] = field(default_factory=dict)
     """The StatefulSets that exist."""
     front_door: Manifest | None = None

@@ -120,7 +120,7 @@ class Reconciler:
         except ValidationError as error:
             await self._report_unreadable(stored, error)
             return self._next_resync()
-        surroundings = await observe(self._client, self._nodes, resource)
+        surroundings = await observe(self._client, self._nodes, resource, self._now())
         observed, problem = surroundings.observed, None
         try:
             plan = self._plan(observed, self._defaults)
