@@ -15,24 +15,25 @@ import msgspec
 import vllm
 from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
-from vllm.sampling_params import SamplingParams
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, hash_block_tokens, init_none_hash
-from vllm.v1.engine import EngineCoreRequestType
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequestType, FinishReason
 from vllm.v1.request import Request, RequestStatus
 
 from tandem_connector.asking.types import Obstacle
 from tandem_connector.exchange.types import BlockHash, Derivation, OfferedRun
 from tandem_connector.vllm.adapter import (
-    EngineInput,
     EnginePool,
     VersionError,
     arrival_of,
     check_version,
     computed_tokens,
     is_worth_offering,
+    may_end_by_its_text,
 )
+from tandem_connector.vllm.engine_process import EngineProcess
 from tests.connector_vllm import shapes_inside_engine
 
 SIZE = 4
@@ -313,7 +314,7 @@ def the_engines_input_is_found_watched_and_woken() -> None:
             self.input_queue: queue.Queue[tuple[Any, object]] = queue.Queue()
             self.input_queue.put_nowait((EngineCoreRequestType.UTILITY, "before"))
             self.running = True
-            self.input = EngineInput()
+            self.input = EngineProcess()
 
         def process_input_sockets(self) -> None: ...
 
@@ -333,9 +334,42 @@ def the_engines_input_is_found_watched_and_woken() -> None:
     assert core.input.ends
 
 
+def an_output_that_may_be_the_last_gets_what_the_response_is_to_say() -> None:
+    class Core:
+        def __init__(self) -> None:
+            self.input_queue = self.output_queue = queue.Queue[Any]()
+            self.process = EngineProcess()
+
+        def process_input_sockets(self) -> None: ...
+
+    core = Core()
+    told: dict[str, object] = {"tandem": {"prompt": 8}}
+    core.process.watch_outputs(lambda request: told if request == "open" else None)
+    outputs = [
+        EngineCoreOutput("open", [5]),
+        EngineCoreOutput("closed", [5]),
+        EngineCoreOutput("open", [5], finish_reason=FinishReason.LENGTH, kv_transfer_params={"tandem": {"prompt": 9}}),
+    ]
+    core.output_queue.put_nowait((0, EngineCoreOutputs(outputs=outputs)))
+    core.output_queue.put_nowait(b"ENGINE_CORE_DEAD")
+    _, put = core.output_queue.get_nowait()
+    assert [each.kv_transfer_params for each in put.outputs] == [told, None, {"tandem": {"prompt": 9}}]
+    assert core.output_queue.get_nowait() == b"ENGINE_CORE_DEAD"
+
+
+def only_an_answer_as_a_whole_with_stop_strings_may_end_by_its_text() -> None:
+    whole = {"output_kind": RequestOutputKind.FINAL_ONLY}
+    assert may_end_by_its_text(request(8, sampling_params=SamplingParams(stop=["."], **whole)))
+    assert not may_end_by_its_text(request(8, sampling_params=SamplingParams(**whole)))
+    assert not may_end_by_its_text(request(8, sampling_params=SamplingParams(stop_token_ids=[5], **whole)))
+    streamed = SamplingParams(stop=["."], output_kind=RequestOutputKind.DELTA)
+    assert not may_end_by_its_text(request(8, sampling_params=streamed))
+
+
 def without_an_engine_process_there_is_no_input() -> None:
-    engine = EngineInput()
+    engine = EngineProcess()
     engine.watch(lambda _: None, lambda: None)
+    engine.watch_outputs(lambda _: None)
     engine.wake()
     assert not engine.found
     assert not engine.ends

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
-from vllm.sampling_params import SamplingParams
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
@@ -29,7 +29,7 @@ from tandem_connector.contract.types import BlockHash, EngineId, EngineState, Ge
 from tandem_connector.drain import stage, tell
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import EndReason, Load, RequestId, Seconds
-from tandem_connector.vllm.adapter import EngineInput
+from tandem_connector.vllm.engine_process import EngineProcess
 from tandem_connector.vllm.parting import Parting
 from tandem_connector.vllm.scheduler import SchedulerSide
 from tandem_connector.vllm.settings import ConnectorSettings
@@ -50,7 +50,7 @@ class Input:
 
 
 class Engine:
-    def __init__(self, name: str, folder: Path, *, publishes: bool = False) -> None:
+    def __init__(self, name: str, folder: Path, *, publishes: bool = False, role: Role = Role.DECODE) -> None:
         self.id, self.status = EngineId(f"{name}-{os.getpid()}"), str(folder / f"{name}.status")
         self._table = folder / f"{name}.peers"
         self._generation = 0
@@ -60,17 +60,15 @@ class Engine:
         self.peer = Peer(
             engine=self.id,
             pod=name,
-            role=Role.DECODE,
+            role=role,
             state=EngineState.READY,
             address=Address(host="127.0.0.1", http_port=1, side_channel_port=port),
             parallelism=Parallelism(tensor=1),
             revision="",
         )
-        settings = ConnectorSettings(
-            listen_port=port, role=Role.DECODE, peers_file=self._table, status_file=Path(self.status)
-        )
+        settings = ConnectorSettings(listen_port=port, role=role, peers_file=self._table, status_file=Path(self.status))
         self.input = Input()
-        surroundings = Surroundings(self.id, settings, None, cast("EngineInput", self.input))
+        surroundings = Surroundings(self.id, settings, None, cast("EngineProcess", self.input))
         self.side = SchedulerSide(
             self.id,
             settings,
@@ -111,11 +109,11 @@ class Engine:
 
     def begin_step(self) -> None:
         nothing = SimpleNamespace(num_scheduled_tokens={}, total_num_scheduled_tokens=0, finished_req_ids=set())
-        self._rank.before_step(self.side.build_step(nothing))
+        self._rank.before_step(self.side.steps.scheduled(nothing))
 
     def end_step(self) -> None:
         self._rank.after_forward()
-        self.side.take_reports([self._rank.report()])
+        self.side.steps.ran([self._rank.report()])
 
     def caches(self, hashes: tuple[BlockHash, ...]) -> None:
         """Blocks with these names, each with a content of its own."""
@@ -148,7 +146,7 @@ class Engine:
 
     def leaves_soon(self) -> None:
         """Peers that have parted."""
-        self.side._conduct._parting = Parting(leaves_after=0.5)
+        self.side._conduct.peering._parting = Parting(leaves_after=0.5)
 
     def wants(self, hashes: tuple[BlockHash, ...], peer: EngineId) -> None:
         """A request of it waits for what the peer is to compute."""
@@ -162,11 +160,11 @@ class Engine:
         self.side.close()
 
 
-def a_request(tokens: int) -> Request:
+def a_request(tokens: int, sampling: SamplingParams | None = None) -> Request:
     sha256 = get_hash_fn_by_name("sha256_cbor")
     init_none_hash(sha256)
     hasher = get_request_block_hasher(TOKENS, sha256)
-    return Request("r", list(range(tokens)), SamplingParams(), None, block_hasher=hasher, cache_salt="salt")
+    return Request("r", list(range(tokens)), sampling or SamplingParams(), None, block_hasher=hasher, cache_salt="salt")
 
 
 def chain(name: str, length: int) -> tuple[BlockHash, ...]:
@@ -252,7 +250,7 @@ def an_engine_that_ends_is_done_when_both_sides_have_all_their_blocks_back() -> 
         other,
     )
     one.input.ends = True
-    until("it is done", lambda: not one.side.has_pending_work(), one, other)
+    until("it is done", lambda: not one.side.steps.are_needed(), one, other)
     assert one.pool.free_blocks == BLOCKS - 1
     # While vLLM takes its workers down it steps no more.
     other.wants(chain("too late", 3), one.id)
@@ -353,6 +351,60 @@ def blocks_are_kept_from_a_peer_that_parted_without_a_word_until_its_pod_is_said
     one.told(gone=("other",))
     until("all is back", lambda: one.pool.free_blocks == BLOCKS - 1, one)
     one.close()
+
+
+class LookedAt(list[Any]):
+    """Counts how often somebody takes something of it."""
+
+    looks = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(index)
+
+    def __iter__(self) -> Any:
+        self.looks += 1
+        return super().__iter__()
+
+
+def the_names_of_a_request_that_ends_are_looked_at_only_by_who_needs_them() -> None:
+    folder = Path(tempfile.mkdtemp())
+    looks = []
+    for role in (Role.PREFILL, Role.DECODE):
+        engine = Engine(role.value, folder, role=role)
+        request = a_request(330)
+        names = request.block_hashes = LookedAt(request.block_hashes)
+        engine.side.on_new_request(request)
+        request.num_computed_tokens, names.looks = 330, 0
+        engine.side.request_finished(request)
+        looks.append(names.looks)
+        engine.close()
+    # Decode remembers where the conversation is.
+    assert looks == [0, 1]
+
+
+def an_answer_that_may_end_by_its_text_has_its_account_with_each_output() -> None:
+    folder = Path(tempfile.mkdtemp())
+    decode, prefill = (Engine(role.value, folder, role=role) for role in (Role.DECODE, Role.PREFILL))
+    for stop, kind, engine, tells in (
+        (["."], RequestOutputKind.FINAL_ONLY, decode, True),
+        (["."], RequestOutputKind.DELTA, decode, False),
+        (None, RequestOutputKind.FINAL_ONLY, decode, False),
+        (["."], RequestOutputKind.FINAL_ONLY, prefill, False),
+    ):
+        request = a_request(330, SamplingParams(stop=stop, output_kind=kind))
+        engine.side.on_new_request(request)
+        request.append_output_token_ids([5, 6, 7])
+        told = engine.side.params_so_far(request.request_id)
+        assert (told is not None) is tells
+        if told is not None:
+            assert told == engine.side.request_finished(request)
+            assert cast("dict[str, Any]", told["tandem"])["output"] == 3
+            assert engine.side.params_so_far(request.request_id) is None
+        else:
+            engine.side.request_finished(request)
+    for engine in (decode, prefill):
+        engine.close()
 
 
 if __name__ == "__main__":

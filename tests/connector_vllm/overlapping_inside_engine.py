@@ -214,8 +214,8 @@ def main(model: str, folder: Path, options: Collection[str]) -> None:
         one.know(other)
         threading.Thread(target=one.loop, daemon=True).start()
     while "other-kv" not in options and not (
-        prefill.scheduler.connector._scheduler._conduct.connected
-        and decode.scheduler.connector._scheduler._conduct.connected
+        prefill.scheduler.connector._scheduler._conduct.peering.connected
+        and decode.scheduler.connector._scheduler._conduct.peering.connected
     ):
         time.sleep(0.05)
     ids: list[int] = []

@@ -131,7 +131,7 @@ def test_a_request_waits_for_the_decision_and_then_for_its_blocks() -> None:
     assert (peer, want.hashes, want.destinations, want.wait) == (P1, names(0, 4), tuple(blocks), True)
     assert want.purpose is Purpose.FORWARD
     requests.comes(1, 0, 1, 2, 3)
-    assert requests.loading.take_finished() == (FinishedLoad(R, ()),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, ()),)
     assert requests.matched() == 0
 
 
@@ -139,17 +139,17 @@ def test_a_wait_that_lacks_nothing_can_end_without_the_ranks_once() -> None:
     requests = Requests().arrives().from_p()
     requests.waits()
     requests.comes(1, 0, 1, 2, 3)
-    assert requests.loading.take_whole() == {R}
-    assert requests.loading.take_finished() == ()
-    assert requests.loading.take_whole() == frozenset()
+    assert requests.loading.finished.take_whole() == {R}
+    assert requests.loading.finished.take() == ()
+    assert requests.loading.finished.take_whole() == frozenset()
 
 
 def test_a_wait_that_lacks_blocks_ends_through_the_ranks() -> None:
     requests = Requests().arrives().from_p()
     blocks = requests.waits()
     requests.comes(1, 0, 1, 3).lacks(1, 2).decided(ComputeLocally(R, LocalReason.NO_PEER, None))
-    assert requests.loading.take_whole() == frozenset()
-    assert requests.loading.take_finished() == (FinishedLoad(R, (blocks[2],)),)
+    assert requests.loading.finished.take_whole() == frozenset()
+    assert requests.loading.finished.take() == (FinishedLoad(R, (blocks[2],)),)
 
 
 def test_a_decision_that_is_made_before_the_request_reaches_the_scheduler_is_kept() -> None:
@@ -192,13 +192,13 @@ def test_what_the_peer_lacks_is_asked_of_the_next_one_and_what_came_is_kept() ->
     blocks = requests.waits()
     requests.comes(1, 0, 1).lacks(1, 2, 3)
     assert requests.asker.heard[-1] == ("unserved", P1)
-    assert requests.loading.take_finished() == ()
+    assert requests.loading.finished.take() == ()
 
     requests.from_p(P2)
     peer, want = requests.wants()[-1]
     assert (peer, want.hashes, want.destinations) == (P2, names(2, 4), tuple(blocks[2:]))
     requests.comes(2, 0, 1)
-    assert requests.loading.take_finished() == (FinishedLoad(R, ()),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, ()),)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_when_nobody_else_is_asked_the_engine_computes_what_lacks_and_knows_why(
     requests = Requests().arrives().from_p()
     blocks = requests.waits()
     requests.comes(1, 0).lacks(1, 1, 2, 3).decided(last_word)
-    assert requests.loading.take_finished() == (FinishedLoad(R, tuple(blocks[1:])),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, tuple(blocks[1:])),)
     turn = requests.loading.turn(R)
     assert turn is not None
     assert turn.why_local == why
@@ -222,7 +222,7 @@ def test_after_the_last_word_nobody_is_asked_any_more() -> None:
     requests = Requests().arrives().from_p()
     blocks = requests.waits()
     requests.decided(Prefilled(R, P1, None, Seconds(1.0))).lacks(1)
-    assert requests.loading.take_finished() == (FinishedLoad(R, tuple(blocks)),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, tuple(blocks)),)
     assert ("unserved", P1) not in requests.asker.heard
 
 
@@ -233,7 +233,7 @@ def test_a_wait_for_the_next_decision_is_bounded() -> None:
     due = requests.loading.next_due()
     assert due == requests.now + DECISION_PATIENCE
     requests.loading.tick(Seconds(due))
-    assert requests.loading.take_finished() == (FinishedLoad(R, tuple(blocks)),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, tuple(blocks)),)
     assert requests.loading.next_due() is None
 
 
@@ -244,14 +244,14 @@ def test_a_request_that_turns_to_another_peer_is_not_told_of_the_first_one() -> 
     assert [peer for peer, _ in requests.wants()] == [P1, P2]
     requests.engine.hears(CancelAck(WantId(1)), peer=P1)
     requests.comes(2, 0, 1, 2, 3)
-    assert requests.loading.take_finished() == (FinishedLoad(R, ()),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, ()),)
 
 
 def test_a_wait_that_is_given_up_keeps_what_has_come() -> None:
     requests = Requests().arrives().from_p()
     blocks = requests.waits()
     requests.comes(1, 0, 1).decided(ComputeLocally(R, LocalReason.TOO_LATE, None))
-    assert requests.loading.take_finished() == (FinishedLoad(R, tuple(blocks[2:])),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, tuple(blocks[2:])),)
 
 
 def test_a_peer_that_does_not_answer_is_passed_over() -> None:
@@ -277,10 +277,10 @@ def test_a_request_of_which_half_may_be_exposed_wants_its_blocks_in_two_parts() 
     requests.settle()
     wants = [send.message for send in requests.sent if isinstance(send.message, Want)]
     assert [want.hashes for want in wants] == [names(0, 3), names(3, 4)]
-    assert requests.loading.take_finished() == ()
+    assert requests.loading.finished.take() == ()
     requests.engine.received(WantId(2), 0)
     requests.settle()
-    assert requests.loading.take_finished() == (FinishedLoad(R, ()),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, ()),)
 
 
 def test_what_lacks_of_a_part_is_asked_of_the_next_peer_though_the_first_may_still_write_into_it() -> None:
@@ -321,7 +321,7 @@ def test_the_wait_of_a_request_that_is_aborted_ends_and_its_blocks_are_given_bac
     turn = requests.loading.request_ended(R, requests.now)
     requests.settle()
     assert turn is not None
-    assert requests.loading.take_finished() == (FinishedLoad(R, ()),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, ()),)
     requests.engine.hears(CancelAck(WantId(1)), peer=P1)
     requests.engine.pool.unpin(blocks)
     assert requests.engine.pool.free == 100
@@ -332,7 +332,7 @@ def test_a_request_that_is_aborted_between_two_peers_ends_as_well() -> None:
     requests.waits()
     requests.lacks(1)
     requests.loading.request_ended(R, requests.now)
-    assert requests.loading.take_finished() == (FinishedLoad(R, ()),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, ()),)
     assert requests.loading.next_due() is None
 
 
@@ -342,7 +342,7 @@ def test_after_a_reset_of_the_cache_nothing_that_came_is_used() -> None:
     requests.comes(1, 0, 1)
     requests.exchange.reset(requests.now)
     requests.settle()
-    assert requests.loading.take_finished() == (FinishedLoad(R, tuple(blocks)),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, tuple(blocks)),)
     assert requests.asker.heard[-1] == ("helps_itself", R)
 
 
@@ -425,7 +425,7 @@ def test_prefill_fetches_what_decode_holds_and_does_not_wait_for_the_rest() -> N
     ((_, want),) = requests.wants()
     assert (want.hashes, want.wait, want.purpose) == (names(1, 3), False, Purpose.REVERSE_FETCH)
     requests.comes(1, 0).lacks(1, 1)
-    assert requests.loading.take_finished() == (FinishedLoad(R, (blocks[2],)),)
+    assert requests.loading.finished.take() == (FinishedLoad(R, (blocks[2],)),)
 
 
 def test_prefill_does_not_fetch_what_is_not_worth_it() -> None:
@@ -442,7 +442,7 @@ def test_a_preempted_request_is_computed_again_and_not_asked_for() -> None:
     requests = Requests().arrives().from_p()
     requests.waits()
     requests.comes(1, 0, 1, 2, 3)
-    requests.loading.take_finished()
+    requests.loading.finished.take()
     assert requests.matched() == 0
 
 

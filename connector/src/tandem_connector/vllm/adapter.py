@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is used of vLLM besides its public connector interface; for KV events see `kv_events`. Read against vLLM 0.32.0.
+"""What is used of vLLM besides its public connector interface. Read against vLLM 0.32.0.
 
-* `EngineCoreProc.input_queue` and `.is_running` (`v1/engine/core.py`), `EngineCoreRequestType.ADD` and `.WAKEUP`
-  (`v1/engine/__init__.py`): to see a request before the scheduler does, to wake an idle engine, and to see that it was told to end.
+For KV events see `kv_events`, for the engine's process `engine_process`.
+
 * `BlockPool`: `cached_block_hash_to_block`, `_insert_block_hash`, `touch`, `free_blocks`, `get_new_blocks`, `blocks`,
   `num_gpu_blocks`, `get_num_free_blocks`, `reset_prefix_cache` (`v1/core/block_pool.py`), and the form of its keys,
   `make_block_hash_with_group_id` and `get_block_hash` (`v1/core/kv_cache_utils.py`): to find, reference, take and name blocks.
@@ -22,15 +22,12 @@ vLLM's own for a request are.
 """
 
 import os
-import queue
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import FrameType
 from typing import Any, Final
 
 import vllm
+from vllm.sampling_params import RequestOutputKind
 from vllm.v1.core.kv_cache_utils import get_block_hash, make_block_hash_with_group_id
-from vllm.v1.engine import EngineCoreRequestType
 
 from tandem_connector.asking.types import Arrival, Obstacle
 from tandem_connector.exchange.types import BlockHash, BlockId, Derivation, OfferedRun, RequestId
@@ -197,62 +194,6 @@ class EnginePool:
         self._pool.reset_prefix_cache = resetting
 
 
-class _Tap(queue.Queue[tuple[Any, Any]]):
-    """The engine's input queue, with a look at what is put into it."""
-
-    def __init__(self, inner: "queue.Queue[tuple[Any, Any]]", arrived: Callable[[Any], None], put: Callable[[], None]):
-        super().__init__()
-        self._arrived = arrived
-        self._told = put
-        while not inner.empty():
-            self.put_nowait(inner.get_nowait())
-
-    def put_nowait(self, item: tuple[Any, Any]) -> None:
-        """Put, after telling of a new request; called on vLLM's input thread."""
-        if item[0] == EngineCoreRequestType.ADD:
-            self._arrived(item[1][0])
-        super().put_nowait(item)
-        self._told()
-
-
-class EngineInput:
-    """The engine's own input queue. There is none when vLLM runs inside its caller's process (`LLM` without processes)."""
-
-    def __init__(self) -> None:
-        """Find it. To be called while `EngineCoreProc.__init__` runs: it has no other way to it than the call stack."""
-        self._core = _running_core()
-
-    @property
-    def found(self) -> bool:
-        """Whether there is one."""
-        return self._core is not None
-
-    @property
-    def ends(self) -> bool:
-        """It was told to end, and takes no request any more."""
-        return self._core is not None and not self._core.is_running()
-
-    def watch(self, arrived: Callable[[Any], None], put: Callable[[], None]) -> None:
-        """Have `arrived` told of each new `Request`, on vLLM's input thread, and then `put` of everything that is put."""
-        if self._core is not None:
-            self._core.input_queue = _Tap(self._core.input_queue, arrived, put)
-
-    def wake(self) -> None:
-        """Make an idle engine look whether there is work; from any thread."""
-        if self._core is not None:
-            self._core.input_queue.put_nowait((EngineCoreRequestType.WAKEUP, None))
-
-
-def _running_core() -> Any:
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - what `inspect.currentframe` is
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if owner is not None and hasattr(owner, "input_queue") and hasattr(owner, "process_input_sockets"):
-            return owner
-        frame = frame.f_back
-    return None
-
-
 def arrival_of(request: Any, block_size: int) -> Arrival:
     """What asking must know of a `Request`."""
     tokens = request.prompt_token_ids or []
@@ -290,6 +231,15 @@ def is_worth_offering(request: Any) -> bool:
             return bool(request.num_output_tokens)
         case _:
             return False
+
+
+def may_end_by_its_text(request: Any) -> bool:
+    """Whether the answer to a `Request` may end by a stop string, and is given as a whole.
+
+    Then vLLM's front end makes the response of the output with which the string was complete, before the scheduler hears of the end.
+    """
+    sampling = request.sampling_params
+    return sampling is not None and bool(sampling.stop) and sampling.output_kind is RequestOutputKind.FINAL_ONLY
 
 
 def computed_tokens(request: Any) -> int:

@@ -5,13 +5,12 @@ import logging
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from tandem_connector.contract.messages import Envelope, Have, Hello
-from tandem_connector.contract.types import EngineId
+from tandem_connector.contract.messages import Envelope, Have
 from tandem_connector.exchange import commands
 from tandem_connector.exchange.exchange import Exchange
 from tandem_connector.exchange.types import Seconds, WriteEnd
 from tandem_connector.vllm.asker import Decision
-from tandem_connector.vllm.commands import DropPeer, Expect, ExpectFewer, Forget, Submit, Withdraw
+from tandem_connector.vllm.commands import Expect, ExpectFewer, Forget, Submit, Withdraw
 from tandem_connector.vllm.draining import Draining, DrainOrder
 from tandem_connector.vllm.loading import Loading
 from tandem_connector.vllm.measuring import Measuring
@@ -24,8 +23,8 @@ from tandem_connector.vllm.network.events import (
     PeerSilent,
     Received,
 )
-from tandem_connector.vllm.orders import AddPeerRanks, Order, RankReport
-from tandem_connector.vllm.parting import Parting
+from tandem_connector.vllm.orders import Order, RankReport
+from tandem_connector.vllm.peering import Peering
 from tandem_connector.vllm.ranks import BlocksReceived, PeerUnwritable, Ranks, StepRanEverywhere, WriteEnded
 from tandem_connector.vllm.reports import Outcome
 from tandem_connector.vllm.status import StatusFile
@@ -37,10 +36,6 @@ _ENDS: Final = {
     Outcome.NOT_POSTED: WriteEnd.NOT_WRITTEN,
     Outcome.UNCERTAIN: WriteEnd.UNCERTAIN,
 }
-ADDING_TAKES: Final = 2.0
-"""Seconds for which an idle engine waits for what the ranks say of a new connection; they say only that it failed."""
-READD_AFTER: Final = 2.0
-"""Seconds after which the ranks connect anew to a peer that lives, and to which their connection broke."""
 
 
 class Conduct:
@@ -64,10 +59,7 @@ class Conduct:
         self._surroundings = surroundings
         self._status = status
         self._ranks = Ranks(ranks)
-        self._hellos: dict[EngineId, Hello] = {}
-        self._parting = Parting()
-        self._readd: dict[EngineId, Seconds] = {}
-        self._adding_until: Seconds | None = None
+        self.peering = Peering(exchange, draining, surroundings, self._order)
         self._orders: list[Order] = []
 
     # -- what happens -----------------------------------------------------------------------------------------------
@@ -91,20 +83,17 @@ class Conduct:
             case Received(envelope):
                 self._receive(envelope, now)
             case PeerJoined(peer, hello):
-                self._joined(peer, hello, now)
+                self.peering.joined(peer, hello, now)
             case PeerSilent(peer):
-                self._exchange.peer_silent(peer, now)
-                self._lost(peer)
+                self.peering.silent(peer, now)
             case PeerBack(peer):
-                self._exchange.peer_back(peer, now)
-                self._reached(peer, now)
+                self.peering.back(peer, now)
             case PeerReplaced(peer) | PeerEnded(peer):
-                self._gone(peer, now)
-                self._lost(peer)
+                self.peering.gone(peer, now)
             case PeerParted(peer):
-                self._parting.told(peer, now)
+                self.peering.parts(peer, now)
             case PeerReturned(peer):
-                self._returned(peer, now)
+                self.peering.returned(peer, now)
             case PeerRefused():
                 pass  # the network has logged it, and nothing can be done before one of the two is replaced
             case DrainOrder() as order:
@@ -120,56 +109,6 @@ class Conduct:
         else:
             self._exchange.receive(envelope, now)
 
-    def _joined(self, peer: EngineId, hello: Hello, now: Seconds) -> None:
-        if not self._exchange.peer_connected(peer, hello.blocks, now, publishes=hello.publishes):
-            _log.warning("peer_not_taken peer=%s why=its pod was said to be gone, so it counts as ended", peer)
-            return
-        self._hellos[peer] = hello
-        if peer in self._parting.parted:
-            # It joined in the moment in which it parted, or before the table is heard of by which it returned.
-            self._parting.closed(peer, now)
-            self._exchange.peer_parted(peer)
-            return
-        self._add(peer, hello, now)
-        self._reached(peer, now)
-
-    def _leave(self, peer: EngineId, now: Seconds) -> None:
-        """Close the connection to a peer that has parted, which counts as silent then; if it returns it joins anew."""
-        self._hellos.pop(peer, None)
-        self._surroundings.leave(peer)
-        self._exchange.peer_silent(peer, now)
-        self._lost(peer)
-        _log.info("peer_left peer=%s", peer)
-
-    def _returned(self, peer: EngineId, now: Seconds) -> None:
-        was_closed = self._parting.over(peer)
-        self._exchange.peer_returned(peer)
-        hello = self._hellos.get(peer)
-        if hello is not None and was_closed:
-            self._add(peer, hello, now)
-        if self._exchange.reaches(peer):
-            self._reached(peer, now)
-
-    def _reached(self, peer: EngineId, now: Seconds) -> None:
-        self._draining.reached(peer, now)
-        if self._surroundings.asker is not None:
-            self._surroundings.asker.peer_reachable(peer)
-
-    def _lost(self, peer: EngineId) -> None:
-        if self._surroundings.asker is not None:
-            self._surroundings.asker.peer_unreachable(peer)
-
-    def _gone(self, peer: EngineId, now: Seconds) -> None:
-        self._exchange.peer_gone(peer, now)
-        self._readd.pop(peer, None)
-        was_closed = self._parting.over(peer)
-        if self._hellos.pop(peer, None) is not None and not was_closed:
-            self._orders.append(DropPeer(peer))
-
-    def _add(self, peer: EngineId, hello: Hello, now: Seconds) -> None:
-        self._adding_until = Seconds(now + ADDING_TAKES)
-        self._orders.append(AddPeerRanks(peer, hello.ranks, hello.blocks))
-
     def take_reports(self, reports: Iterable[RankReport], now: Seconds) -> None:
         """Take what the ranks have to say with a step's output."""
         for happened in self._ranks.take(reports):
@@ -184,8 +123,7 @@ class Conduct:
                         _log.info("write_failed job=%d outcome=%s why=%s", job, outcome, why)
                     self._exchange.write_ended(job, _ENDS[outcome], now)
                 case PeerUnwritable(peer, _):
-                    if peer in self._hellos and not self._parting.is_closed(peer):
-                        self._readd[peer] = Seconds(now + READD_AFTER)
+                    self.peering.unwritable(peer, now)
                 case _:
                     assert_never(happened)
 
@@ -194,35 +132,15 @@ class Conduct:
         self._exchange.tick(now)
         self._draining.tick(now)
         again = self._loading.tick(now)
-        if self._adding_until is not None and self._adding_until <= now:
-            self._adding_until = None
-        for peer in self._parting.take_parted(now):
-            self._exchange.peer_parted(peer)
-        for peer in self._parting.take_left(now, self._exchange.has_settled_with):
-            self._leave(peer, now)
-        for peer in [peer for peer, due in self._readd.items() if due <= now]:
-            del self._readd[peer]
-            if (hello := self._hellos.get(peer)) is not None:
-                self._add(peer, hello, now)
+        self.peering.tick(now)
         return again
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        due = [part.next_due() for part in (self._exchange, self._loading, self._draining, self._parting)]
-        due += [self._adding_until, *self._readd.values()]
+        due = [part.next_due() for part in (self._exchange, self._loading, self._draining, self.peering)]
         return min((at for at in due if at is not None), default=None)
 
     # -- what follows -----------------------------------------------------------------------------------------------
-
-    @property
-    def connected(self) -> frozenset[EngineId]:
-        """Peers that have joined, and have neither parted nor ended."""
-        return frozenset(self._hellos) - self._parting.parted
-
-    @property
-    def any_publishes(self) -> bool:
-        """Whether one of them publishes KV events."""
-        return any(hello.publishes for hello in self._hellos.values())
 
     def state(self, block_bytes: int) -> State:
         """All that is counted; `block_bytes` are those of a block on all ranks."""
@@ -233,7 +151,7 @@ class Conduct:
             network=network.counts if network is not None else None,
             tables=self._surroundings.table_counts,
             asking=asker.tally if asker is not None else None,
-            peers=len(self.connected),
+            peers=len(self.peering.connected),
             status=self._status.status,
             block_bytes=block_bytes,
         )
@@ -241,7 +159,7 @@ class Conduct:
     @property
     def expects_ranks(self) -> bool:
         """The ranks may have something to report: the engine must go on stepping."""
-        return self._exchange.expects_workers or self._adding_until is not None
+        return self._exchange.expects_workers or self.peering.adding
 
     @property
     def has_orders(self) -> bool:
@@ -258,11 +176,10 @@ class Conduct:
         while given := self._exchange.commands():
             for command in given:
                 self._carry_out(command, now)
-        for peer in self._parting.open:
-            if peer in self._hellos and self._exchange.has_settled_with(peer):
-                self._parting.closed(peer, now)
-                self._readd.pop(peer, None)
-                self._orders.append(DropPeer(peer))
+        self.peering.settle(now)
+
+    def _order(self, order: Order) -> None:
+        self._orders.append(order)
 
     def _carry_out(self, command: commands.Command, now: Seconds) -> None:
         match command:

@@ -27,8 +27,9 @@ from vllm.v1.outputs import KVConnectorOutput
 
 from tandem_connector.contract.messages import VERSION, Hello, MemoryKind
 from tandem_connector.contract.types import EngineId
-from tandem_connector.vllm.adapter import EngineInput, check_version
+from tandem_connector.vllm.adapter import check_version
 from tandem_connector.vllm.commands import Event
+from tandem_connector.vllm.engine_process import EngineProcess
 from tandem_connector.vllm.keys import load_keys
 from tandem_connector.vllm.memory import Geometry
 from tandem_connector.vllm.orders import StepOrders, StepReports
@@ -104,7 +105,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
         check_supported(shape_of(vllm_config, kv_cache_config))
         if role is KVConnectorRole.SCHEDULER:
             keys = load_keys(self._settings.keys_file) if self._settings.keys_file is not None else None
-            engine = EngineInput()
+            engine = EngineProcess()
             surroundings = Surroundings(self._me, self._settings, keys, engine)
             self._scheduler = SchedulerSide(
                 self._me,
@@ -117,6 +118,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
                 longest=vllm_config.model_config.max_model_len,
             )
             engine.watch(self._scheduler.arrived, surroundings.queued)
+            engine.watch_outputs(self._scheduler.params_so_far)
 
     # -- scheduler's side -------------------------------------------------------------------------------------------
 
@@ -173,13 +175,13 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
         """See the base class."""
         if self._scheduler is None:
             return StepMetadata(StepOrders.none())
-        return StepMetadata(self._scheduler.build_step(scheduler_output))
+        return StepMetadata(self._scheduler.steps.scheduled(scheduler_output))
 
     def update_connector_output(self, connector_output: KVConnectorOutput) -> None:
         """See the base class. vLLM looks at `finished_recving` after this, and may schedule these requests next."""
         report = connector_output.kv_connector_worker_meta
         if self._scheduler is not None and isinstance(report, StepReport):
-            whole = self._scheduler.take_reports(report.reports.ranks)
+            whole = self._scheduler.steps.ran(report.reports.ranks)
             connector_output.finished_recving = {*(connector_output.finished_recving or ()), *whole}
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:  # noqa: ARG002
@@ -188,7 +190,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
 
     def has_pending_push_work(self) -> bool:
         """See the base class."""
-        return self._scheduler is not None and self._scheduler.has_pending_work()
+        return self._scheduler is not None and self._scheduler.steps.are_needed()
 
     def get_kv_connector_stats(self) -> TandemStats | None:
         """See the base class: the scheduler's side tells, ranks have nothing of their own."""

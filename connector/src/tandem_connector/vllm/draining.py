@@ -54,6 +54,11 @@ class Draining:
         """Whether the engine is to end."""
         return self._order.drains
 
+    @property
+    def hands_over(self) -> bool:
+        """Whether what requests leave behind is offered to a successor."""
+        return self._order.successor is not None and self._began
+
     def told(self, order: DrainOrder, now: Seconds) -> None:
         """The table says this now."""
         if order == self._order:

@@ -12,15 +12,15 @@ from collections.abc import Container, Sequence
 from typing import Final, assert_never
 
 from tandem_connector.asking.commands import ComputeLocally, Prefilled, WantFrom
-from tandem_connector.contract.messages import MAX_BLOCKS, MAX_TTL
+from tandem_connector.contract.messages import MAX_TTL
 from tandem_connector.exchange.commands import LoadEnded
 from tandem_connector.exchange.exchange import Exchange
+from tandem_connector.exchange.timers import Timers
 from tandem_connector.exchange.types import (
     BlockHash,
     BlockId,
     EndReason,
     EngineId,
-    Load,
     Purpose,
     RequestId,
     Seconds,
@@ -28,6 +28,7 @@ from tandem_connector.exchange.types import (
 )
 from tandem_connector.exchange.worth import Worth
 from tandem_connector.vllm.asker import AskerPort, Decision
+from tandem_connector.vllm.finished import FinishedLoads
 from tandem_connector.vllm.holding import Holding
 from tandem_connector.vllm.orders import FinishedLoad
 from tandem_connector.vllm.turns import UNDELIVERED, Phase, Source, Turn
@@ -74,25 +75,9 @@ class Loading:
         self._turns: dict[RequestId, Turn] = {}
         self._early: dict[RequestId, list[Decision]] = {}
         self._of_want: dict[WantId, RequestId] = {}
-        self._between: dict[RequestId, Seconds] = {}
-        """Requests that wait for a decision in `BETWEEN`, and until when."""
-        self._finished: list[FinishedLoad] = []
-
-    def take_finished(self) -> tuple[FinishedLoad, ...]:
-        """The waits that ended since the last call."""
-        finished, self._finished = tuple(self._finished), []
-        return finished
-
-    def take_whole(self) -> frozenset[RequestId]:
-        """The requests among them that lack nothing: vLLM need not be told through the ranks, a step later."""
-        whole = frozenset(load.request for load in self._finished if not load.lacking)
-        self._finished = [load for load in self._finished if load.lacking]
-        return whole
-
-    @property
-    def has_finished(self) -> bool:
-        """Whether `take_finished` has something to give."""
-        return bool(self._finished)
+        self._between: Timers[RequestId] = Timers()
+        """Until when requests wait for a decision in `BETWEEN`."""
+        self.finished = FinishedLoads()
 
     def turn(self, request: RequestId) -> Turn | None:
         """The request's, while it lives."""
@@ -192,8 +177,7 @@ class Loading:
                 self._holding.ask_again(request, Seconds(turn.arrived + DECISION_PATIENCE))
                 return None
             self._help_itself(turn)
-        source = turn.source
-        stop = 0 if source is None else min(source.stop, usable, len(turn.hashes), computed + MAX_BLOCKS)
+        source, stop = turn.source, turn.reach(computed, usable)
         if (
             turn.phase is not Phase.READY
             or source is None
@@ -238,21 +222,14 @@ class Loading:
         ttl = min(source.deadline - now, MAX_TTL)
         want = None
         if ttl > 0:
-            load = Load(
-                request=turn.request,
-                purpose=source.purpose,
-                hashes=tuple(turn.hashes[turn.start + first : min(turn.stop, turn.start + first + most)]),
-                blocks=turn.blocks[first : first + most],
-                ttl=Seconds(ttl),
-                wait=source.purpose is Purpose.FORWARD,
-            )
+            load = turn.load(source, first, most, Seconds(ttl))
             turn.exposed_to = first + len(load.blocks)
             want = self._exchange.want(source.engine, load, now)
         if want is None:
             self._next_peer(turn, source.engine, now)
             return
         turn.phase = Phase.WAITING
-        self._between.pop(turn.request, None)
+        self._between.cancel(turn.request)
         turn.wants[want] = first
         self._of_want[want] = turn.request
 
@@ -261,7 +238,7 @@ class Loading:
             self._finish(turn, now)
             return
         turn.phase = Phase.BETWEEN
-        self._between[turn.request] = Seconds(now + DECISION_PATIENCE)
+        self._between.set(turn.request, Seconds(now + DECISION_PATIENCE))
         self._asker.unserved(turn.request, engine)
 
     # -- what comes -------------------------------------------------------------------------------------------------
@@ -278,14 +255,7 @@ class Loading:
         turn = self._turns.get(load.request)
         if turn is None or load.want not in turn.wants:
             return
-        is_last = load.want == max(turn.wants)
-        first = turn.wants.pop(load.want)
-        turn.received[load.purpose] = turn.received.get(load.purpose, 0) + len(load.good)
-        if load.reason is EndReason.RESET:
-            turn.got.clear()
-        else:
-            turn.got.update(first + index for index in load.good)
-        if not is_last or turn.phase is not Phase.WAITING:
+        if not turn.take(load) or turn.phase is not Phase.WAITING:
             return
         if turn.ended or load.reason is EndReason.RESET or turn.lacking() is None:
             self._finish(turn, now)
@@ -300,18 +270,16 @@ class Loading:
         if turn.phase is Phase.DONE or not turn.blocks:
             turn.phase = Phase.DONE
             return
-        lacking = tuple(block for index, block in enumerate(turn.blocks) if index not in turn.got)
+        lacking = turn.lacking_blocks()
         if lacking and not turn.ended:
             turn.why_local = turn.why_local or UNDELIVERED
             self._help_itself(turn)
         # An aborted request computes nothing: its blocks are only given back.
-        self._finished.append(FinishedLoad(turn.request, () if turn.ended else lacking))
+        self.finished.add(FinishedLoad(turn.request, () if turn.ended else lacking))
         turn.phase = Phase.DONE
-        self._between.pop(turn.request, None)
+        self._between.cancel(turn.request)
         if not turn.ended:
-            first = turn.lacking()
-            arrived = turn.hashes[turn.start : turn.stop if first is None else turn.start + first]
-            self._holding.settles(turn.request, arrived)
+            self._holding.settles(turn.request, turn.arrived_hashes())
         if turn.began is not None:
             turn.waited += now - turn.began
 
@@ -338,11 +306,11 @@ class Loading:
 
     def tick(self, now: Seconds) -> bool:
         """End waits for a decision that doesn't come; whether `matched` would say something else now."""
-        for request in [request for request, until in self._between.items() if now >= until]:
+        for request in self._between.pop_due(now):
             self._finish(self._turns[request], now)
         return self._holding.tick(now)
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        due = [*self._between.values(), self._holding.next_due()]
+        due = (self._between.next_due(), self._holding.next_due())
         return min((at for at in due if at is not None), default=None)

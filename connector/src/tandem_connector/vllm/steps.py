@@ -50,6 +50,10 @@ class Steps:
         """A request is new; `hashes` is the engine's own growing list."""
         self._requests[request] = Progress(request, hashes, prompt)
 
+    def progress(self, request: RequestId) -> Progress | None:
+        """How far a live request has come."""
+        return self._requests.get(request)
+
     def ended(self, request: RequestId) -> Progress | None:
         """The request is over."""
         return self._requests.pop(request, None)

@@ -24,12 +24,12 @@ from tandem_connector.contract.prefill import Seal
 from tandem_connector.contract.types import EngineId, Role, pod_of
 from tandem_connector.exchange.liveness import LivenessSettings
 from tandem_connector.exchange.types import Seconds
-from tandem_connector.vllm.adapter import EngineInput
 from tandem_connector.vllm.alarm import Alarm
 from tandem_connector.vllm.asker import Asker, Decision
 from tandem_connector.vllm.doorbell import Doorbell, Ring
 from tandem_connector.vllm.drain_mark import DrainMark, mark_of
 from tandem_connector.vllm.draining import DrainOrder
+from tandem_connector.vllm.engine_process import EngineProcess
 from tandem_connector.vllm.incarnations import Incarnations
 from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.network.endpoint import Endpoint
@@ -76,7 +76,9 @@ News: TypeAlias = Event | Told
 class Surroundings:
     """All of them. `take` and `wait` are for the scheduler's thread, the others for any."""
 
-    def __init__(self, me: EngineId, settings: ConnectorSettings, keys: CurveKeys | None, engine: EngineInput) -> None:
+    def __init__(
+        self, me: EngineId, settings: ConnectorSettings, keys: CurveKeys | None, engine: EngineProcess
+    ) -> None:
         self._me = me
         self._settings = settings
         self._keys = keys

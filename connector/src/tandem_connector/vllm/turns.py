@@ -6,8 +6,20 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from tandem_connector.contract.messages import MAX_BLOCKS
 from tandem_connector.contract.prefill import PrefillReceipt
-from tandem_connector.exchange.types import BlockHash, BlockId, EngineId, Purpose, RequestId, Seconds, WantId
+from tandem_connector.exchange.commands import LoadEnded
+from tandem_connector.exchange.types import (
+    BlockHash,
+    BlockId,
+    EndReason,
+    EngineId,
+    Load,
+    Purpose,
+    RequestId,
+    Seconds,
+    WantId,
+)
 
 UNDELIVERED: Final = "undelivered"
 """The peer answered, but did not send all that was to come from it."""
@@ -84,3 +96,38 @@ class Turn:
     def lacking(self) -> int | None:
         """The first index from `start` on that hasn't come."""
         return next((index for index in range(len(self.blocks)) if index not in self.got), None)
+
+    def reach(self, computed: int, usable: int) -> int:
+        """Index after the last block that its source has and may be waited for, `computed` blocks being there already."""
+        return 0 if self.source is None else min(self.source.stop, usable, len(self.hashes), computed + MAX_BLOCKS)
+
+    def load(self, source: Source, first: int, most: int, ttl: Seconds) -> Load:
+        """What to want of a source: so many blocks at most, from this one on."""
+        return Load(
+            request=self.request,
+            purpose=source.purpose,
+            hashes=tuple(self.hashes[self.start + first : min(self.stop, self.start + first + most)]),
+            blocks=self.blocks[first : first + most],
+            ttl=ttl,
+            wait=source.purpose is Purpose.FORWARD,
+        )
+
+    def take(self, load: LoadEnded) -> bool:
+        """Count what one of its wants has brought; whether that is the one which is waited for."""
+        is_last = load.want == max(self.wants)
+        first = self.wants.pop(load.want)
+        self.received[load.purpose] = self.received.get(load.purpose, 0) + len(load.good)
+        if load.reason is EndReason.RESET:
+            self.got.clear()
+        else:
+            self.got.update(first + index for index in load.good)
+        return is_last
+
+    def lacking_blocks(self) -> tuple[BlockId, ...]:
+        """The blocks that hold nothing."""
+        return tuple(block for index, block in enumerate(self.blocks) if index not in self.got)
+
+    def arrived_hashes(self) -> Sequence[BlockHash]:
+        """Names of what has come, before the first block that hasn't."""
+        first = self.lacking()
+        return self.hashes[self.start : self.stop if first is None else self.start + first]

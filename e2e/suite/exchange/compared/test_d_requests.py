@@ -11,7 +11,7 @@ from e2e.exchange.afterwards import metrics_now
 from e2e.exchange.engines import BLOCK_SIZE
 from e2e.exchange.likeness import difference, steps
 from e2e.exchange.numbers import value_of
-from e2e.exchange.prompts import ask
+from e2e.exchange.prompts import OUTPUT, ask
 from e2e.suite.exchange.compared.conftest import Compared
 
 LONGEST = 4_096
@@ -82,6 +82,16 @@ def test_a_stop_string_ends_an_answer_where_it_does_at_any_engine(compared: Comp
     compared.same_texts(prompt=ids, temperature=0.0, max_tokens=24, stop=[words[5], words[9]])
 
 
+def test_an_answer_that_a_stop_string_ends_tells_its_account_and_counts(compared: Compared) -> None:
+    ids = compared.ids(532, 200)
+    words = compared.expected(ids).split()
+    before = accounted(compared)
+    answer = ask(compared.decode, ids, stop=[words[5]])
+    assert answer.account["received"] == {"forward": 192}
+    assert answer.account["output"] == len(answer.tokens) < OUTPUT
+    wait_until("the turn to be counted", lambda: accounted(compared) == before + 200, 10.0)
+
+
 def test_a_conversation_with_tools(compared: Compared) -> None:
     call = {"id": "call-1", "type": "function", "function": {"name": "load_of", "arguments": '{"engine": "decode-2"}'}}
     messages: list[dict[str, Any]] = [
@@ -111,3 +121,8 @@ def test_log_probabilities_of_the_answer_are_a_plain_engines_up_to_rounding(comp
 def forward(compared: Compared) -> float:
     """Blocks that prefill has sent to decode."""
     return value_of(metrics_now(compared.decode), "tandem_blocks_received_total", purpose="forward")
+
+
+def accounted(compared: Compared) -> int:
+    """Prompt tokens of the turns that decode has counted."""
+    return compared.decode.account().prompt
