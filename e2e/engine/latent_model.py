@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.engine.model_folder import common_config, vocabulary_rows, write_model
-from e2e.engine.tokenizer import Vocabulary, vocabulary
+from e2e.engine.model_folder import vocabulary_rows, write_model
+from e2e.engine.tokenizer import vocabulary
 from e2e.engine.weights import Tensor, constant, matrix, normal, only_rows
 
 LATENT, ROPE = 512, 64
@@ -45,9 +45,7 @@ class LatentShape:
 def make_latent_model(folder: Path, seed: int = 0, shape: LatentShape | None = None) -> None:
     """Write configuration, weights and tokenizer into `folder`, which is made. The same seed, the same bytes."""
     shape = shape or LatentShape()
-    words = vocabulary()
-    config = _config(shape) | common_config(words, shape.longest)
-    write_model(folder, config, _tensors(seed, shape, words), words, shape.longest)
+    write_model(folder, _config(shape), _tensors(seed, shape), shape.longest)
 
 
 def _config(shape: LatentShape) -> dict[str, object]:
@@ -89,7 +87,8 @@ def _config(shape: LatentShape) -> dict[str, object]:
     }
 
 
-def _tensors(seed: int, shape: LatentShape, words: Vocabulary) -> Iterator[tuple[str, Tensor]]:
+def _tensors(seed: int, shape: LatentShape) -> Iterator[tuple[str, Tensor]]:
+    words = vocabulary()
     yield "model.embed_tokens.weight", normal(f"{seed}/embed", vocabulary_rows(words), shape.hidden, deviation=1.0)
     for layer in range(shape.layers):
         prefix = f"model.layers.{layer}"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.cache import built_once, key_of
-from e2e.engine.model_folder import common_config, vocabulary_rows, write_model
-from e2e.engine.tokenizer import Vocabulary, vocabulary
+from e2e.engine.model_folder import vocabulary_rows, write_model
+from e2e.engine.tokenizer import vocabulary
 from e2e.engine.weights import Tensor, constant, matrix, normal, only_rows
 
 
@@ -43,9 +43,7 @@ def cached_model(seed: int = 0, shape: Shape | None = None) -> Path:
 def make_model(folder: Path, seed: int = 0, shape: Shape | None = None) -> None:
     """Write configuration, weights and tokenizer into `folder`, which is made. The same seed, the same bytes."""
     shape = shape or Shape()
-    words = vocabulary()
-    config = _config(shape) | common_config(words, shape.longest)
-    write_model(folder, config, _tensors(seed, shape, words), words, shape.longest)
+    write_model(folder, _config(shape), _tensors(seed, shape), shape.longest)
 
 
 def _config(shape: Shape) -> dict[str, object]:
@@ -62,7 +60,8 @@ def _config(shape: Shape) -> dict[str, object]:
     }
 
 
-def _tensors(seed: int, shape: Shape, words: Vocabulary) -> Iterator[tuple[str, Tensor]]:
+def _tensors(seed: int, shape: Shape) -> Iterator[tuple[str, Tensor]]:
+    words = vocabulary()
     queries, keys = shape.heads * shape.head, shape.kv_heads * shape.head
     yield "model.embed_tokens.weight", normal(f"{seed}/embed", vocabulary_rows(words), shape.hidden, deviation=1.0)
     for layer in range(shape.layers):

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from e2e.engine.tokenizer import END_OF_TEXT, TURN_END, Vocabulary, tokenizer_config, tokenizer_json
+from e2e.engine.tokenizer import END_OF_TEXT, TURN_END, Vocabulary, tokenizer_config, tokenizer_json, vocabulary
 from e2e.engine.weights import Tensor, write_safetensors
 
 
@@ -14,7 +14,7 @@ def vocabulary_rows(words: Vocabulary) -> int:
     return -(-len(words.tokens) // 64) * 64
 
 
-def common_config(words: Vocabulary, longest: int) -> dict[str, object]:
+def _common_config(words: Vocabulary, longest: int) -> dict[str, object]:
     """The part of `config.json` that doesn't depend on the kind of model; prompts have up to `longest` tokens."""
     return {
         "vocab_size": vocabulary_rows(words),
@@ -32,16 +32,20 @@ def common_config(words: Vocabulary, longest: int) -> dict[str, object]:
 
 
 def write_model(
-    folder: Path,
-    config: Mapping[str, object],
-    tensors: Iterable[tuple[str, Tensor]],
-    words: Vocabulary,
-    longest: int,
+    folder: Path, config: Mapping[str, object], tensors: Iterable[tuple[str, Tensor]], longest: int
 ) -> None:
-    """Write configuration, weights and tokenizer into `folder`, which is made."""
+    """Write configuration, weights and tokenizer into `folder`, which is made.
+
+    Args:
+        folder: the model's.
+        config: what `config.json` has of this kind of model only.
+        tensors: the weights, by name.
+        longest: tokens of the longest prompt.
+    """
+    words = vocabulary()
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in {
-        "config.json": config,
+        "config.json": {**config, **_common_config(words, longest)},
         "generation_config.json": {"eos_token_id": words.id_of(TURN_END), "pad_token_id": words.id_of(END_OF_TEXT)},
         "tokenizer.json": tokenizer_json(words),
         "tokenizer_config.json": tokenizer_config(longest),

@@ -9,6 +9,7 @@ a word, then single bytes.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 END_OF_TEXT, TURN_START, TURN_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -35,6 +36,7 @@ class Vocabulary:
         return self.tokens.index(token)
 
 
+@cache
 def vocabulary() -> Vocabulary:
     """All bytes, the words of `words.txt` with a space before each, their beginnings, and the special tokens."""
     byte_symbol = _symbols_of_bytes()

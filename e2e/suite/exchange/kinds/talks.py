@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripted conversation over prefill and decode, and with a plain engine of the same kind."""
+"""The scripted conversation over prefill and decode, and with a plain engine of the same kind; and what holds of it for every kind."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,8 +9,9 @@ from pathlib import Path
 from e2e.conversation import Turn, held
 from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME
+from e2e.exchange.afterwards import nothing_is_held
 from e2e.exchange.engines import Engine, EngineSpec, running
-from e2e.suite.exchange.conversing import Held, converse
+from e2e.suite.exchange.conversing import Held, converse, excess, moved
 from tandem_connector.contract.types import Role
 
 
@@ -22,6 +23,8 @@ class Talk:
     held: Held
     prefill: Engine
     decode: Engine
+    block: int
+    """Tokens per KV block."""
 
 
 @dataclass(frozen=True)
@@ -60,4 +63,25 @@ def talk(kind: Kind, folder: Path) -> Iterator[Talk]:
         engines.start(prefill=spec(Role.PREFILL, "0"), decode=spec(Role.DECODE, "1"))
         engines.wait_for_connections()
         prefill, decode = engines["prefill"], engines["decode"]
-        yield Talk(expected, converse(prefill, decode, block=kind.block), prefill, decode)
+        yield Talk(expected, converse(prefill, decode, block=kind.block), prefill, decode, kind.block)
+
+
+class Exchanged:
+    """What holds of every kind. The module of a kind has a fixture `talked`, and a class of tests that begins with this one."""
+
+    def test_each_answer_is_a_plain_engines(self, talked: Talk) -> None:
+        assert [turn.text for turn in talked.held.turns] == [turn.text for turn in talked.expected]
+
+    def test_each_engine_computes_what_it_must_and_gets_the_rest(self, talked: Talk) -> None:
+        assert excess(talked.held, talked.block) == []
+
+    def test_as_many_bytes_were_written_as_received_in_both_directions(self, talked: Talk) -> None:
+        for writer, receiver, purpose in (
+            (talked.prefill, talked.decode, "forward"),
+            (talked.decode, talked.prefill, "reverse_push"),
+        ):
+            written, received = moved(writer, receiver, purpose)
+            assert written == received > 0
+
+    def test_afterwards_no_block_is_held(self, talked: Talk) -> None:
+        nothing_is_held(talked.prefill, talked.decode)

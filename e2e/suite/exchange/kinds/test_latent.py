@@ -12,9 +12,7 @@ import pytest
 
 from e2e.engine.latent_model import LATENT, ROPE, LatentShape, make_latent_model
 from e2e.engine.unlocked import Unlocked, unlocked
-from e2e.exchange.afterwards import nothing_is_held
-from e2e.suite.exchange.conversing import excess, moved
-from e2e.suite.exchange.kinds.talks import Kind, Talk, talk
+from e2e.suite.exchange.kinds.talks import Exchanged, Kind, Talk, talk
 
 BLOCK = 16
 """Tokens per KV block: all that vLLM's CPU kernel for such models can have."""
@@ -35,30 +33,10 @@ def talked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield of
 
 
-def test_each_answer_is_a_plain_engines(talked: Talk) -> None:
-    assert [turn.text for turn in talked.held.turns] == [turn.text for turn in talked.expected]
-
-
-def test_each_engine_computes_what_it_must_and_gets_the_rest(talked: Talk) -> None:
-    assert excess(talked.held, BLOCK) == []
-
-
-def test_as_many_bytes_were_written_as_received_in_both_directions(talked: Talk) -> None:
-    for writer, receiver, purpose in (
-        (talked.prefill, talked.decode, "forward"),
-        (talked.decode, talked.prefill, "reverse_push"),
-    ):
-        written, received = moved(writer, receiver, purpose)
-        assert written == received > 0
-
-
-def test_a_layer_is_one_region_and_a_block_has_one_vector_per_token(talked: Talk) -> None:
-    layers, floats = LatentShape().layers, 4
-    for engine in (talked.prefill, talked.decode):
-        found = re.findall(r"kv_registered .* regions=(\d+) block_bytes=(\d+)", engine.log.read_text())
-        region = (str(layers), str(layers * BLOCK * (LATENT + ROPE) * floats))
-        assert found == [region] * engine.spec.tensor_parallel
-
-
-def test_afterwards_no_block_is_held(talked: Talk) -> None:
-    nothing_is_held(talked.prefill, talked.decode)
+class TestLatentAttention(Exchanged):
+    def test_a_layer_is_one_region_and_a_block_has_one_vector_per_token(self, talked: Talk) -> None:
+        layers, floats = LatentShape().layers, 4
+        for engine in (talked.prefill, talked.decode):
+            found = re.findall(r"kv_registered .* regions=(\d+) block_bytes=(\d+)", engine.log.read_text())
+            region = (str(layers), str(layers * BLOCK * (LATENT + ROPE) * floats))
+            assert found == [region] * engine.spec.tensor_parallel

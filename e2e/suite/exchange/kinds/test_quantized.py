@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.engine.model import Shape, make_model
-from e2e.exchange.afterwards import nothing_is_held
-from e2e.suite.exchange.conversing import excess, moved
-from e2e.suite.exchange.kinds.talks import Kind, Talk, talk
+from e2e.suite.exchange.kinds.talks import Exchanged, Kind, Talk, talk
 
 BLOCK = 32
 SHAPE = Shape()
@@ -24,31 +22,11 @@ def talked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield of
 
 
-def test_each_answer_is_a_plain_engines(talked: Talk) -> None:
-    assert [turn.text for turn in talked.held.turns] == [turn.text for turn in talked.expected]
-
-
-def test_each_engine_computes_what_it_must_and_gets_the_rest(talked: Talk) -> None:
-    assert excess(talked.held, BLOCK) == []
-
-
-def test_as_many_bytes_were_written_as_received_in_both_directions(talked: Talk) -> None:
-    for writer, receiver, purpose in (
-        (talked.prefill, talked.decode, "forward"),
-        (talked.decode, talked.prefill, "reverse_push"),
-    ):
-        written, received = moved(writer, receiver, purpose)
-        assert written == received > 0
-
-
-def test_a_number_is_one_byte(talked: Talk) -> None:
-    keys_and_values = 2
-    of_block = SHAPE.layers * keys_and_values * BLOCK * SHAPE.kv_heads * SHAPE.head
-    for engine in (talked.prefill, talked.decode):
-        found = re.search(r"kv_registered .* block_bytes=(\d+)", engine.log.read_text())
-        assert found is not None
-        assert int(found[1]) == of_block
-
-
-def test_afterwards_no_block_is_held(talked: Talk) -> None:
-    nothing_is_held(talked.prefill, talked.decode)
+class TestKvInEightBits(Exchanged):
+    def test_a_number_is_one_byte(self, talked: Talk) -> None:
+        keys_and_values = 2
+        of_block = SHAPE.layers * keys_and_values * BLOCK * SHAPE.kv_heads * SHAPE.head
+        for engine in (talked.prefill, talked.decode):
+            found = re.search(r"kv_registered .* block_bytes=(\d+)", engine.log.read_text())
+            assert found is not None
+            assert int(found[1]) == of_block
