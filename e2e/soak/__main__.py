@@ -11,6 +11,7 @@ from pathlib import Path
 
 from e2e.cluster.interface import GaveUpError
 from e2e.engine.environment import build_environment
+from e2e.signals import end_in_order_when_told
 from e2e.soak.fleet import StartError
 from e2e.soak.run import Plan, soak
 from e2e.soak.tally import Tally
@@ -20,6 +21,7 @@ KEPT = Path(".state/soak")
 
 def main() -> None:
     """Exit status 1: something failed, or the run was stopped, and all logs are kept."""
+    end_in_order_when_told()
     parser = argparse.ArgumentParser(prog="python -m e2e.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=Plan.minutes, help="of load and faults (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="draw the same faults and conversations again")

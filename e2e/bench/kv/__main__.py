@@ -2,7 +2,6 @@
 """`python -m e2e.bench.kv`: conversations of several turns in seven ways, on two cores and with root (see `--help`)."""
 
 import argparse
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from e2e.bench.kv.run import print_ratios, run_cast
 from e2e.bench.kv.scale import Scale
 from e2e.bench.kv.wants import print_cost_of_wants
 from e2e.engine.environment import engine_environment
+from e2e.signals import end_in_order_when_told
 
 CASTS = {
     "pull": Cast(upstream=PULL),
@@ -31,7 +31,7 @@ QUICK = {"only": ["quick"], "tokens": 1_536, "turns": 3, "output": 32}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; 1 if a goal on what is computed or moved was missed."""
+    """Run it; 1 if a goal on what is computed or moved was missed, or it was stopped."""
     options = _options(arguments)
     environment = engine_environment()
     if not environment.complete:
@@ -68,5 +68,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # engines end with this process
-    sys.exit(main(sys.argv[1:]))
+    end_in_order_when_told()
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("stopped before its time")

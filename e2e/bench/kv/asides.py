@@ -4,11 +4,10 @@
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
-from e2e.bench.kv.client import complete
+from e2e.bench.kv.client import at_once, complete
 from e2e.bench.kv.figures import figure
 from e2e.bench.kv.holding import SETTLE
 from e2e.bench.kv.journals import journal_of
@@ -46,16 +45,18 @@ def waiting_beside(prefill: Engine, decode: Engine, model: Path, pairs: int) -> 
             time.sleep(SETTLE)
         requests.append(pair)
     at_prefill, at_decode = journal_of(prefill), journal_of(decode)
-    ratios, direct = [], []
+    ratios, direct, steps = [], [], []
     for alone, waited in requests[1:]:
         one, asked = at_prefill.named(alone), at_decode.named(waited)
         other = at_prefill.named(asked.request) if asked is not None else None
-        if one is None or other is None:
-            raise LookupError(f"{alone} or {waited} is not in prefill's journal")
+        if one is None or asked is None or other is None:
+            raise LookupError(f"{alone} or {waited} is not in the journals")
+        steps.append(at_decode.steps_before_loaded(asked))
         direct.append(one.computed - one.arrived)
         ratios.append((other.computed - other.arrived) / direct[-1])
     figure(f"prefill_alone_{PROMPT}_tokens", statistics.median(direct), "s")
     figure("prefill_with_decode_waiting_of_alone", statistics.median(ratios), "ratio")
+    figure("decode_steps_while_waiting", statistics.median(steps), "steps")
 
 
 def _in_turns(number: int, requests: tuple[str, str], engines: tuple[Engine, Engine]) -> Iterator[tuple[str, Engine]]:
@@ -67,7 +68,7 @@ def asked_while_busy(prefill: Engine, decode: Engine, model: Path, requests: int
     """From a request entering decode to its prefill entering prefill, while decode writes `STREAMS` answers."""
     figure("to_prefill_while_idle", _to_prefill(prefill, decode, model, requests), "s")
     name = next(_names)
-    with ThreadPoolExecutor(STREAMS) as pool:
+    with at_once(STREAMS) as pool:
         # As long as it takes; their clients go when the rest is done.
         streams = [
             pool.submit(complete, decode.url, f"stream-{name}-{number}", _ids(SHORT, model), output=requests * 60)

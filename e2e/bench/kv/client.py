@@ -3,6 +3,9 @@
 
 import json
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
@@ -82,6 +85,21 @@ def complete(
     if len(reply.tokens) != output:
         raise RefusedError(f"{request}: {len(reply.tokens)} tokens instead of {output}")
     return reply
+
+
+@contextmanager
+def at_once(requests: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that make so many requests at one time.
+
+    When something goes wrong, or the run is told to end, their answers are not waited for: they end with the engines.
+    """
+    pool = ThreadPoolExecutor(requests)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def _whole(response: HTTPResponse, began: float) -> Reply:

@@ -3,10 +3,10 @@
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
+from e2e.bench.kv import client
 from e2e.bench.kv.script import Conversation, Script
 from e2e.bench.kv.ways import Turn, Way
 from e2e.cluster.progress import Progress
@@ -32,7 +32,7 @@ def held(
     """
     said = {way.name: [Conversation(next(_seeds) * 1_000_000, model) for _ in range(conversations)] for way in ways}
     turns: dict[str, list[list[Turn]]] = {way.name: [[] for _ in range(conversations)] for way in ways}
-    with Progress(f"holding {what}") as progress, ThreadPoolExecutor(conversations if at_once else 1) as pool:
+    with Progress(f"holding {what}") as progress, client.at_once(conversations if at_once else 1) as pool:
         for number, tokens in enumerate(script.asked):
             # Whoever begins is another one each time, so that nobody always comes after the same one.
             for way in [*ways[number % len(ways) :], *ways[: number % len(ways)]]:

@@ -38,6 +38,7 @@ class EngineJournal:
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._timelines: dict[str, Timeline] = {}
         self._unfinished: dict[int, list[Timeline]] = {}
+        self._steps: list[float] = []
         self.landed: dict[str, float] = {}
         """When each block that was offered had entered the prefix cache, by its hash."""
         for entry in entries:
@@ -54,6 +55,7 @@ class EngineJournal:
             case "arrived":
                 self._of(content["request"]).arrived = entry.at
             case "step_scheduled":
+                self._steps.append(entry.at)
                 self._scheduled(content)
             case "step_finished":
                 for step in [step for step in self._unfinished if step <= content["step"]]:
@@ -78,6 +80,10 @@ class EngineJournal:
                 self._of(command["request"]).loaded = at
             elif kind == "LandingCommitted":
                 self.landed |= dict.fromkeys(command["hashes"], at)
+
+    def steps_before_loaded(self, timeline: Timeline) -> int:
+        """How many steps the engine took from the request's arrival to the end of its last want, which the last of them told of."""
+        return sum(timeline.arrived <= at <= (timeline.loaded or 0.0) for at in self._steps)
 
     def named(self, request: str) -> Timeline | None:
         """That of the request whose X-Request-Id was this; what prefill was asked for has decode's own id of it."""
