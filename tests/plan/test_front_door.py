@@ -55,6 +55,13 @@ def test_with_push_the_router_knows_decode_engines_only_and_takes_them_for_plain
     assert not given.keys() & of_two_legs
 
 
+def test_a_router_that_starts_slowly_is_not_ended_by_its_liveness() -> None:
+    probes = router(a_resource())
+    startup, liveness = probes["startupProbe"], probes["livenessProbe"]
+    assert startup["httpGet"] == liveness["httpGet"]
+    assert startup["failureThreshold"] * startup["periodSeconds"] > liveness["failureThreshold"] * liveness["periodSeconds"]
+
+
 def test_the_policy_and_further_arguments_are_the_users() -> None:
     front_door = {"policy": "cache_aware", "args": ["--request-timeout-secs", "60"]}
     resource = a_resource().with_spec("frontDoor", value=front_door)

@@ -22,6 +22,7 @@ from tandem_operator.plan.types import Manifest
 ROUTER_CONTAINER: Final = "router"
 _NON_ROOT: Final = 65532
 _OWN_START_SECONDS: Final = 600
+_START_PERIOD_SECONDS: Final = 2
 _STREAMS_END_WITHIN_SECONDS: Final = 600
 """How long answers that a router's pod is passing on may take to end once the pod is deleted."""
 _UNKNOWN_AFTER_SECONDS: Final = 5
@@ -228,6 +229,12 @@ def _router(resolved: Resolved) -> dict[str, Any]:
         },
         # 503 until the router knows an engine (with `NixlPull`: of each role) that is well: being ready means that a turn
         # can be served.
+        # On a node without a core to spare the router's Python takes minutes to start. Liveness would end it again and again.
+        "startupProbe": {
+            **_get("/liveness"),
+            "periodSeconds": _START_PERIOD_SECONDS,
+            "failureThreshold": _OWN_START_SECONDS // _START_PERIOD_SECONDS,
+        },
         "readinessProbe": {**_get("/readiness"), "periodSeconds": 5, "failureThreshold": 2},
         "livenessProbe": {**_get("/liveness"), "periodSeconds": 20, "failureThreshold": 6},
         # On SIGTERM it takes no more connections and ends when its last answer has. Until all nodes know that the pod is going,
