@@ -59,7 +59,10 @@ def test_a_router_that_starts_slowly_is_not_ended_by_its_liveness() -> None:
     probes = router(a_resource())
     startup, liveness = probes["startupProbe"], probes["livenessProbe"]
     assert startup["httpGet"] == liveness["httpGet"]
-    assert startup["failureThreshold"] * startup["periodSeconds"] > liveness["failureThreshold"] * liveness["periodSeconds"]
+    assert (
+        startup["failureThreshold"] * startup["periodSeconds"]
+        > liveness["failureThreshold"] * liveness["periodSeconds"]
+    )
 
 
 def test_the_policy_and_further_arguments_are_the_users() -> None:
