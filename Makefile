@@ -74,6 +74,10 @@ soak: setup ## Run real engines under load and random faults for MINUTES (defaul
 	@$(PYTHON) -m e2e.engine build
 	@$(PYTHON) -m e2e.soak --minutes $(MINUTES) $(SOAK_ARGS)
 
+.PHONY: chaos-frontdoor
+chaos-frontdoor: setup ## Count what clients notice of engines that die, freeze and fail behind vllm-router and nginx
+	@$(PYTHON) -m pytest e2e/suite/front_door --capture=no $(PYTEST_ARGS)
+
 .PHONY: bench-kv
 bench-kv: setup ## Measure conversations over the exchange, upstream's connector and a plain engine: two cores, root, 25 minutes
 	@$(PYTHON) -m e2e.engine build

@@ -83,7 +83,15 @@ ENGINE_CPU = Image(
     user=0,
 )
 
-IMAGES: dict[str, Image] = {each.name: each for each in (OPERATOR, FRONT_DOOR, CONNECTOR_INIT, ENGINE_CPU)}
+NGINX = Image(
+    name="nginx",
+    version=_VERSION,
+    summary="Debian's nginx, with the shell and the programs that manifests/samples/nginx-front-door.yaml uses",
+    packages=("base-files", "coreutils", "dash", "libc-bin", "nginx"),
+    entrypoint=("nginx",),
+)
+
+IMAGES: dict[str, Image] = {each.name: each for each in (OPERATOR, FRONT_DOOR, CONNECTOR_INIT, ENGINE_CPU, NGINX)}
 
 WITH_DOCKERFILE = (OPERATOR, FRONT_DOOR, CONNECTOR_INIT)
 """The images that users need in a registry of theirs: engines run stock images."""

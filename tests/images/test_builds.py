@@ -131,6 +131,7 @@ def test_pods_ask_for_these_names() -> None:
         "front-door": "tandem.dev/front-door:0.1.0",
         "connector-init": "tandem.dev/connector-init:0.1.0",
         "engine-cpu": "tandem.dev/engine-cpu:0.1.0",
+        "nginx": "tandem.dev/nginx:0.1.0",
     }
 
 

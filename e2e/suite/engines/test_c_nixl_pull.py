@@ -9,6 +9,7 @@ from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME, cached_model
 from e2e.installation import front_door, pools_account
 from e2e.kubectl import Kubectl
+from e2e.logs import logs_if_it_fails
 from e2e.ready import wait_until_ready
 from e2e.sample import cpu_resource
 from tandem_operator.api.transfer import Protocol
@@ -23,10 +24,12 @@ def test_its_text_equals_that_of_one_plain_engine_and_decode_computes_almost_non
     )
     kubectl.apply(resource)
     try:
-        wait_until_ready(kubectl, "pull")
-        with front_door(cluster, kubectl, "pull") as url:
-            turns = list(held(url, MODEL_NAME, session=uuid.uuid4().hex))
-        account = pools_account(kubectl, "pull")
+        # vllm-router asks each leg once: whatever goes wrong at an engine is an error here, and its reason in the engine's log.
+        with logs_if_it_fails(kubectl, "pull"):
+            wait_until_ready(kubectl, "pull")
+            with front_door(cluster, kubectl, "pull") as url:
+                turns = list(held(url, MODEL_NAME, session=uuid.uuid4().hex))
+            account = pools_account(kubectl, "pull")
     finally:
         kubectl.delete("pdi", "pull", "--wait=true")
 

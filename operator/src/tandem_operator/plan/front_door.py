@@ -28,7 +28,7 @@ _STREAMS_END_WITHIN_SECONDS: Final = 600
 _UNKNOWN_AFTER_SECONDS: Final = 5
 """From the deletion of a router's pod until the Service leads nobody there."""
 
-_FAULTS: Final = (
+FAULTS: Final = (
     # vllm-router's own defaults are a check a minute, three failures and two successes: an engine that hangs would get turns for
     # three minutes, and one that was slow for a moment none for two.
     ("--health-check-interval-secs", 5),
@@ -88,7 +88,7 @@ def router_arguments(resolved: Resolved) -> list[str]:
         *("--port", str(FRONT_DOOR_PORT)),
         *("--prometheus-host", "0.0.0.0"),  # noqa: S104
         *("--prometheus-port", str(FRONT_DOOR_METRICS_PORT)),
-        *(word for option, value in _FAULTS for word in (option, str(value))),
+        *(word for option, value in FAULTS for word in (option, str(value))),
         *resolved.front_door.arguments,
     ]
 
