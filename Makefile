@@ -78,6 +78,12 @@ soak: setup ## Run real engines under load and random faults for MINUTES (defaul
 chaos-frontdoor: setup ## Count what clients notice of engines that die, freeze and fail behind vllm-router and nginx
 	@$(PYTHON) -m pytest e2e/suite/front_door --capture=no $(PYTEST_ARGS)
 
+CHAOS_ARGS ?=
+
+.PHONY: chaos-topology
+chaos-topology: prepare ## Let engines in pods come and go under load for MINUTES (default 10): nothing wrong, hung or broken
+	@$(PYTHON) -m e2e.chaos.topology --minutes $(MINUTES) $(CHAOS_ARGS)
+
 .PHONY: bench-kv
 bench-kv: setup ## Measure conversations over the exchange, upstream's connector and a plain engine: two cores, root, 25 minutes
 	@$(PYTHON) -m e2e.engine build

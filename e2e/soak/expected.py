@@ -81,7 +81,7 @@ def expected_answers(
         unfinished = kept.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(content))
         unfinished.replace(kept)
-    return {name: [_read(each) for each in answers] for name, answers in json.loads(kept.read_text()).items()}
+    return {name: [read_answer(each) for each in answers] for name, answers in json.loads(kept.read_text()).items()}
 
 
 def _answers(plain: Engine, model: Path, script: Script) -> list[Expected]:
@@ -110,5 +110,6 @@ def _is_tied(best: dict[str, float]) -> bool:
     return first - second < TIE
 
 
-def _read(answer: dict[str, Any]) -> Expected:
+def read_answer(answer: dict[str, Any]) -> Expected:
+    """From `dataclasses.asdict`, which was kept as JSON."""
     return Expected(tuple(answer["ids"]), answer["text"], answer["certain"])

@@ -33,6 +33,10 @@ def test_what_the_operator_sets_on_the_pod_is_taken() -> None:
     assert (settings.listen_host, settings.listen_port) == ("fd00::7", 5601)
 
 
+def test_a_journal_can_be_asked_for_by_a_variable_of_the_pod() -> None:
+    assert ConnectorSettings.of({}, {"TANDEM_JOURNAL": "/journals/one"}).journal == Path("/journals/one")
+
+
 def test_extra_config_wins_over_variables() -> None:
     settings = ConnectorSettings.of({"role": "prefill", "reverse": "Push"}, {"TANDEM_ROLE": "decode"})
     assert (settings.role, settings.reverse) == (Role.PREFILL, Reverse.PUSH)

@@ -15,6 +15,8 @@ KEYS_FILE: Final = "TANDEM_KEYS_FILE"
 """Path of the resource's key (`contract.keys`), from a Secret. Not set: the exchange listens on loopback only."""
 STATUS_FILE: Final = "TANDEM_STATUS_FILE"
 """Path of a file in which the engine says how it is, for programs in its container: `probe.py` and `drain.py`. Not set: none."""
+JOURNAL: Final = "TANDEM_JOURNAL"
+"""Path of a debug log of the exchange, up to 512 MiB. Not set: none. The operator never sets it; a resource's `engine.env` may."""
 
 PEERS_DIRECTORY: Final = "/etc/tandem/peers"
 PEERS_PATH: Final = f"{PEERS_DIRECTORY}/peers.json"

@@ -8,7 +8,14 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tandem_connector.contract.environment import KEYS_FILE, PEERS_FILE, ROLE, SIDE_CHANNEL_PORT, STATUS_FILE
+from tandem_connector.contract.environment import (
+    JOURNAL,
+    KEYS_FILE,
+    PEERS_FILE,
+    ROLE,
+    SIDE_CHANNEL_PORT,
+    STATUS_FILE,
+)
 from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
 from tandem_connector.exchange.liveness import DEFAULTS as LIVENESS
@@ -25,6 +32,7 @@ _FROM_ENVIRONMENT: Final = {
     "keys_file": KEYS_FILE,
     "status_file": STATUS_FILE,
     "api_key": API_KEY_VARIABLE,
+    "journal": JOURNAL,
 }
 
 
@@ -94,7 +102,7 @@ class ConnectorSettings(BaseModel):
     backends: Annotated[tuple[str, ...], Field(min_length=1)] = ("UCX",)
     """NIXL backends, the first that takes the memory is used."""
     journal: Path | None = None
-    """Debug log of the exchange, for `python -m tandem_connector.vllm.replay`. None: none."""
+    """Debug log of the exchange (`TANDEM_JOURNAL`), for `python -m tandem_connector.vllm.replay`. None: none."""
 
     @property
     def transport_bound(self) -> float:

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs under change, on a real cluster with real engines."""

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether every engine knows what the operator's plan says for the pods that are there, once nothing changes any more."""
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from e2e.engine.model import MODEL_NAME
+from e2e.exchange.numbers import value_of
+from e2e.images.catalogue import CONNECTOR_INIT, FRONT_DOOR
+from e2e.installation import ENGINE_PORT, engine_pods, is_ready
+from e2e.kubectl import Kubectl, Manifest
+from tandem_connector.contract.environment import PEERS_PATH
+from tandem_connector.contract.peers import PeerTable
+from tandem_connector.contract.types import Role
+from tandem_connector.vllm.metrics import GAUGES
+from tandem_operator.api.names import PEERS_ANNOTATION, ROLE_LABEL
+from tandem_operator.api.resource import DisaggregatedInference
+from tandem_operator.plan.plan import plan
+from tandem_operator.plan.types import Defaults, Observed
+
+_NOT_HELD = {"peers_connected", "healthy"}
+
+
+def unsettled(kubectl: Kubectl, resource: str) -> str | None:
+    """What is not yet as it should be, in words; None if nothing is. Pods must answer on their addresses."""
+    manifest = kubectl.get("pdi", resource)
+    if manifest is None or not is_ready(manifest):
+        return "the resource is not ready"
+    pods = engine_pods(kubectl, resource)
+    if wrong := [patch.name for patch in plan(_observed(kubectl, manifest, pods), _defaults()).pod_patches]:
+        return f"the plan would write other tables or labels on {', '.join(wrong)}"
+    for pod in pods:
+        if why := _engine(kubectl, pod):
+            return f"{pod['metadata']['name']}: {why}"
+    return None
+
+
+def _engine(kubectl: Kubectl, pod: Manifest) -> str | None:
+    """What its engine doesn't know, or holds."""
+    name, annotation = pod["metadata"]["name"], pod["metadata"]["annotations"][PEERS_ANNOTATION]
+    if kubectl.run("exec", name, "-c", "engine", "--", "cat", PEERS_PATH) != annotation:
+        return "its file is not its annotation"
+    table = PeerTable.model_validate_json(annotation)
+    read = re.findall(r"peer_table_read generation=(\d+)", kubectl.run("logs", name, "-c", "engine"))
+    if not read or int(read[-1]) != table.generation:
+        return f"it has read {read[-1:]}, not the table of generation {table.generation}"
+    # Metrics go with steps: those of an engine that has nothing to compute are of long ago.
+    at = f"http://{pod['status']['podIP']}:{ENGINE_PORT}/v1/completions"
+    httpx.post(at, json={"model": MODEL_NAME, "prompt": "well?", "max_tokens": 1}, timeout=60.0).raise_for_status()
+    metrics = kubectl.pod_http(name, ENGINE_PORT, "/metrics")
+    held = {gauge.name: value_of(metrics, f"tandem_{gauge.name}") for gauge in GAUGES}
+    wrong = [f"{gauge} is {value:.0f}" for gauge, value in held.items() if value and gauge not in _NOT_HELD]
+    if held["peers_connected"] != len(table.peers):
+        wrong.append(f"it is connected to {held['peers_connected']:.0f} of {len(table.peers)} peers")
+    return ", ".join(wrong) or None
+
+
+def _observed(kubectl: Kubectl, resource: Manifest, pods: list[Manifest]) -> Observed:
+    def own(kind: str) -> dict[Role, Manifest]:
+        found = kubectl.list(kind, f"tandem.dev/resource={resource['metadata']['name']}")
+        roles = {each["metadata"]["labels"].get(ROLE_LABEL): each for each in found}
+        return {role: roles[role] for role in Role if role in roles}
+
+    nodes: list[dict[str, Any]] = json.loads(kubectl.run("get", "nodes", "-o", "json"))["items"]
+    return Observed(
+        at=datetime.now(UTC),
+        resource=DisaggregatedInference.model_validate(dict(resource)),
+        sets=own("statefulsets"),
+        scalers=own("pdscaler"),
+        pods=tuple(pods),
+        nodes={node["metadata"]["name"]: node for node in nodes},
+    )
+
+
+def _defaults() -> Defaults:
+    return Defaults(front_door_image=FRONT_DOOR.reference, connector_image=CONNECTOR_INIT.reference)
