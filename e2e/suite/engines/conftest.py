@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One local cluster with the operator and one resource for all tests of this folder."""
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,10 @@ class Deployment:
         """The resource's name."""
         name: str = self.resource["metadata"]["name"]
         return name
+
+    def edit(self, spec: Mapping[str, object]) -> None:
+        """Change these fields of the resource's spec; None takes one away."""
+        self.kubectl.run("patch", "pdi", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
 
 
 @pytest.fixture(scope="session")
