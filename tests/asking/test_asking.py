@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A decode engine's requests, from arrival to end."""
 
+import pytest
+
 from tandem_connector.asking.choose import How
 from tandem_connector.asking.commands import (
     CancelCall,
@@ -12,7 +14,7 @@ from tandem_connector.asking.commands import (
 )
 from tandem_connector.asking.types import Failure, LocalReason, Obstacle
 from tandem_connector.contract.types import EngineState
-from tandem_connector.exchange.types import RequestId, Seconds
+from tandem_connector.exchange.types import EngineId, RequestId, Seconds
 from tests.asking.builders import SETTINGS, A, B, C, Decode, a_peer, an_arrival, names, settings
 
 R = RequestId("r")
@@ -85,6 +87,15 @@ def test_a_p_that_failed_is_left_alone_for_a_while() -> None:
 
     assert decode.gets(an_arrival("two", chain="y")).take(StartCall) == []
     assert len(decode.after(SETTINGS.rest).gets(an_arrival("three", chain="z")).take(StartCall)) == 1
+
+
+@pytest.mark.parametrize(("failure", "left"), [(Failure.REFUSED, 0), (Failure.SLOW, 1)])
+def test_with_a_p_whose_server_failed_its_other_ranks_are_left_alone_too(failure: Failure, left: int) -> None:
+    ranks = EngineId("a-1_dp0"), EngineId("a-1_dp1")
+    decode = Decode(settings(attempts=1)).with_peers(*ranks).gets(an_arrival("one"))
+    decode.failed(decode.only(StartCall).call, failure)
+
+    assert len(decode.gets(an_arrival("two", chain="y")).take(StartCall)) == left
 
 
 def test_a_p_that_was_busy_is_not_left_alone() -> None:

@@ -21,7 +21,7 @@ from tandem_connector.contract.types import EngineState, QueryId
 from tandem_connector.exchange.types import EngineId, RequestId, Seconds
 from tests.asking.builders import SETTINGS, a_peer, an_arrival, names
 
-PS = [EngineId(f"p-{number}") for number in range(4)]
+PS = [EngineId(f"p{number}-1") for number in range(4)]
 any_p = st.sampled_from(PS)
 numbers = st.integers(0, 1_000)
 

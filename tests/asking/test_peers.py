@@ -7,7 +7,7 @@ from tandem_connector.asking.choose import Candidate
 from tandem_connector.asking.peers import Prefillers
 from tandem_connector.contract.peers import Peer
 from tandem_connector.contract.types import EngineState, Role
-from tandem_connector.exchange.types import Seconds
+from tandem_connector.exchange.types import EngineId, Seconds
 from tests.asking.builders import A, B, C, a_peer
 
 NOW = Seconds(100.0)
@@ -95,8 +95,24 @@ def test_an_engine_that_left_the_table_is_no_more_asked() -> None:
     assert known.candidates(NOW) == (Candidate(B, 0),)
 
 
-def test_excluded_engines_are_not_candidates() -> None:
+def test_engines_that_were_tried_are_not_candidates() -> None:
     assert prefillers(a_peer(A), a_peer(B)).candidates(NOW, {A}) == (Candidate(B, 0),)
+
+
+def test_the_ranks_behind_a_server_that_was_tried_are_candidates_only_if_there_are_no_others() -> None:
+    first, second = EngineId("a-1_dp0"), EngineId("a-1_dp1")
+    assert prefillers(a_peer(first), a_peer(second), a_peer(B)).candidates(NOW, {first}) == (Candidate(B, 0),)
+    assert prefillers(a_peer(first), a_peer(second)).candidates(NOW, {first}) == (Candidate(second, 0),)
+
+
+def test_when_a_server_rests_all_of_its_ranks_do() -> None:
+    first, second = EngineId("a-1_dp0"), EngineId("a-1_dp1")
+    known = prefillers(a_peer(first), a_peer(second), a_peer(B))
+
+    known.rest_server(first, Seconds(110.0))
+
+    assert known.candidates(Seconds(109.9)) == (Candidate(B, 0),)
+    assert len(known.candidates(Seconds(110.0))) == 3
 
 
 def test_an_engine_that_connects_before_the_table_names_it_may_be_asked_when_it_does() -> None:

@@ -27,9 +27,9 @@ SEAL = Seal(b"a secret of the resource")
 RECEIPT = PrefillReceipt(1, A, 40, 0, 0)
 
 
-def a_call(arrival: Arrival, host: str = "10.0.0.1") -> PrefillCall:
+def a_call(arrival: Arrival, host: str = "10.0.0.1", engine: EngineId = A) -> PrefillCall:
     address = Address(host=host, http_port=8000, side_channel_port=5600)
-    start = StartCall(CallId(1), A, address, arrival, 16, Seconds(9.0))
+    start = StartCall(CallId(1), engine, address, arrival, 16, Seconds(9.0))
     return prefill_call(start, me=ME, model="served", seal=SEAL)
 
 
@@ -83,6 +83,11 @@ def test_what_a_client_put_into_the_request_id_cannot_break_the_header() -> None
 
     assert turn.startswith("cmpl-__Host:_evil_x")
     assert len(turn) == 256
+
+
+def test_a_data_parallel_rank_is_named_to_its_server_and_an_engine_alone_is_not() -> None:
+    assert a_call(an_arrival(), engine=EngineId("a-1_dp3")).headers["X-data-parallel-rank"] == "3"
+    assert "X-data-parallel-rank" not in a_call(an_arrival()).headers
 
 
 def test_an_ipv6_address_is_put_into_brackets() -> None:

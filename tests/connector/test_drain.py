@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tandem_connector import drain
-from tandem_connector.contract.environment import DRAIN_MARK, STATUS_FILE
+from tandem_connector.contract.environment import DATA_PARALLEL, DRAIN_MARK, RANK_SUFFIX, STATUS_FILE
 from tandem_connector.vllm.status import DrainStage, Status, StatusFile
 
 
-def waits(path: Path, within: float, *more: str) -> subprocess.CompletedProcess[str]:
+def waits(path: Path, within: float, *more: str, ranks: int | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-I", "-S", drain.__file__, "--within", str(within), *more],
-        env={STATUS_FILE: str(path)},
+        env={STATUS_FILE: str(path), **({DATA_PARALLEL: str(ranks)} if ranks else {})},
         capture_output=True,
         text=True,
         check=False,
@@ -39,6 +39,22 @@ def test_it_tells_the_engine_by_a_file_beside_the_status_file(tmp_path: Path) ->
     path = tmp_path / "status.json"
     waits(path, 0.1)
     assert path.with_name(f"status.json{DRAIN_MARK}").exists()
+
+
+def test_it_tells_each_rank_and_waits_for_the_last_one(tmp_path: Path) -> None:
+    path, second = tmp_path / "status.json", tmp_path / f"status.json{RANK_SUFFIX}1"
+    StatusFile(path).change(drain=DrainStage.DRAINED)
+    assert waits(path, 60, "--told-within=0.2", ranks=2).stderr == "after 0.2 s the engine is silent, not drained\n"
+    assert {each.name for each in tmp_path.glob(f"*{DRAIN_MARK}")} == {
+        f"{path.name}{DRAIN_MARK}",
+        f"{second.name}{DRAIN_MARK}",
+    }
+    rank = StatusFile(second)
+    rank.change(drain=DrainStage.DRAINING)
+    done = waits(path, 0.2, ranks=2)
+    assert (done.returncode, done.stderr) == (1, "after 0.2 s the engine is draining, not drained\n")
+    rank.change(drain=DrainStage.DRAINED)
+    assert waits(path, 60, ranks=2).returncode == 0
 
 
 def test_it_says_when_the_engine_cannot_be_told(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 
 from tandem_connector import probe
-from tandem_connector.contract.environment import HTTP_PORT
+from tandem_connector.contract.environment import DATA_PARALLEL, HTTP_PORT, RANK_SUFFIX, STATUS_FILE
 from tandem_connector.vllm.status import StatusFile
 
 
@@ -61,6 +61,35 @@ def test_an_engine_that_answers_at_both_doors_is_well(http: int, side_channel: i
 def test_an_engine_without_its_side_channel_is_not(http: int, closed: int) -> None:
     with pytest.raises(ConnectionRefusedError):
         probe.check("127.0.0.1", http, closed)
+
+
+def test_a_server_without_the_side_channel_of_one_of_its_ranks_is_not(
+    http: int, side_channel: int, closed: int
+) -> None:
+    probe.check("127.0.0.1", http, side_channel, side_channel)
+    with pytest.raises(ConnectionRefusedError):
+        probe.check("127.0.0.1", http, side_channel, closed)
+
+
+def test_as_a_program_it_looks_at_the_status_of_each_rank(closed: int, tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    StatusFile(path)
+    for rank, said in ((1, "too many blocks"), (2, "refused")):
+        StatusFile(tmp_path / f"status.json{RANK_SUFFIX}{rank}").change(unhealthy="too many blocks", since=1.0)
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", probe.__file__],
+            env={
+                "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+                "VLLM_NIXL_SIDE_CHANNEL_PORT": str(closed),
+                STATUS_FILE: str(path),
+                DATA_PARALLEL: "2",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, said in done.stderr) == (1, True)
+        (tmp_path / f"status.json{RANK_SUFFIX}{rank}").unlink()
 
 
 def test_an_engine_without_its_server_is_not(closed: int, side_channel: int) -> None:

@@ -35,12 +35,24 @@ def latent_attention_with_a_window_does_not_keep_all_tokens() -> None:
     assert not shape_of(a_configuration(), cache_of(SlidingWindowMLASpec(**LATENT, sliding_window=64))).full_attention
 
 
-def a_configuration() -> Any:
+def data_parallel_ranks_behind_one_server_are_told_from_others() -> None:
+    for one_server, more in (
+        (True, {}),
+        (True, {"data_parallel_size": 2, "data_parallel_size_local": 2}),
+        (False, {"data_parallel_size": 2, "data_parallel_size_local": 1}),
+        (False, {"data_parallel_size": 2, "data_parallel_size_local": 1, "data_parallel_external_lb": True}),
+        (False, {"data_parallel_size": 2, "data_parallel_size_local": 2, "data_parallel_hybrid_lb": True}),
+    ):
+        shape = shape_of(a_configuration(ParallelConfig(**more)), cache_of(MLAAttentionSpec(**LATENT)))
+        assert shape.one_server is one_server, more
+
+
+def a_configuration(parallel: ParallelConfig | None = None) -> Any:
     """As much of a `VllmConfig` as the shape of an engine needs."""
     return SimpleNamespace(
         kv_transfer_config=KVTransferConfig(kv_connector="TandemConnector", kv_role="kv_both"),
         cache_config=CacheConfig(block_size=16),
-        parallel_config=ParallelConfig(),
+        parallel_config=parallel or ParallelConfig(),
         speculative_config=None,
         scheduler_config=SimpleNamespace(policy="fcfs"),
         model_config=SimpleNamespace(is_encoder_decoder=False),

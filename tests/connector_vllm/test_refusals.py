@@ -24,6 +24,7 @@ FITTING = EngineShape(
     speculative=False,
     policy="fcfs",
     encoder_decoder=False,
+    one_server=True,
 )
 
 
@@ -48,6 +49,7 @@ def test_an_engine_that_fits_is_not_refused() -> None:
         ({"speculative": True}, "speculative decoding", "NixlPull"),
         ({"policy": "priority"}, "scheduling policy priority", "fcfs"),
         ({"encoder_decoder": True}, "encoder-decoder", "NixlPull"),
+        ({"one_server": False}, "data-parallel ranks behind several servers", "give only --data-parallel-size"),
     ],
 )
 def test_what_cannot_be_exchanged_is_refused_by_name(change: dict[str, Any], named: str, remedy: str) -> None:

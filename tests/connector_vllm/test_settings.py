@@ -37,6 +37,26 @@ def test_a_journal_can_be_asked_for_by_a_variable_of_the_pod() -> None:
     assert ConnectorSettings.of({}, {"TANDEM_JOURNAL": "/journals/one"}).journal == Path("/journals/one")
 
 
+def test_a_data_parallel_rank_has_a_port_and_files_of_its_own() -> None:
+    told = {"VLLM_NIXL_SIDE_CHANNEL_PORT": "5601", "TANDEM_STATUS_FILE": "/run/status.json"}
+    journal = {"journal": "/run/journal"}
+    first, third = (ConnectorSettings.of(journal, told, rank) for rank in (0, 2))
+    assert first == ConnectorSettings.of(journal, told)
+    assert (first.listen_port, third.listen_port) == (5601, 5603)
+    assert (first.status_file, third.status_file) == (Path("/run/status.json"), Path("/run/status.json.dp2"))
+    assert (first.journal, third.journal) == (Path("/run/journal"), Path("/run/journal.dp2"))
+
+
+def test_what_a_data_parallel_rank_is_not_told_it_has_not() -> None:
+    settings = ConnectorSettings.of({"listen_port": 0}, {}, 3)
+    assert (settings.listen_port, settings.status_file, settings.journal) == (0, None, None)
+
+
+def test_a_data_parallel_rank_without_a_port_is_named() -> None:
+    with pytest.raises(SettingsError, match="no port for data-parallel rank 1"):
+        ConnectorSettings.of({}, {"VLLM_NIXL_SIDE_CHANNEL_PORT": "65535"}, 1)
+
+
 def test_extra_config_wins_over_variables() -> None:
     settings = ConnectorSettings.of({"role": "prefill", "reverse": "Push"}, {"TANDEM_ROLE": "decode"})
     assert (settings.role, settings.reverse) == (Role.PREFILL, Reverse.PUSH)

@@ -12,14 +12,14 @@ from tandem_connector.contract.types import EngineId, EngineState, Generation, R
 from tandem_connector.vllm.peer_table import TableChange
 
 
-def a_peer(engine: str, *, state: EngineState = EngineState.READY, host: str = "10.0.0.1") -> Peer:
+def a_peer(engine: str, *, state: EngineState = EngineState.READY, host: str = "10.0.0.1", ranks: int = 1) -> Peer:
     return Peer(
         engine=EngineId(engine),
         pod=engine,
         role=Role.PREFILL,
         state=state,
         address=Address(host=host, http_port=8000, side_channel_port=5601),
-        parallelism=Parallelism(tensor=1),
+        parallelism=Parallelism(tensor=1, data=ranks),
         revision="r",
     )
 

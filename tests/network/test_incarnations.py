@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the peer table's names of engines to those that the processes give themselves."""
 
+import pytest
+
 from tandem_connector.contract.types import EngineId
 from tandem_connector.vllm.incarnations import Incarnations
 from tests.network.tables import a_peer
@@ -12,10 +14,14 @@ FIRST, SECOND = EngineId(f"{POD}-11111111"), EngineId(f"{POD}-22222222")
 OTHER = EngineId("ffff-33333333")
 
 
-def listing(*names: EngineId) -> Incarnations:
+def listing(*names: EngineId, ranks: int = 1) -> Incarnations:
     incarnations = Incarnations()
-    incarnations.table([a_peer(name) for name in names])
+    incarnations.table([a_peer(name, ranks=ranks) for name in names])
     return incarnations
+
+
+def rank(name: EngineId, number: int) -> EngineId:
+    return EngineId(f"{name}_dp{number}")
 
 
 def names(incarnations: Incarnations) -> list[EngineId]:
@@ -32,9 +38,9 @@ def test_an_engine_is_greeted_by_the_tables_name_until_its_process_has_answered(
 
 def test_a_name_of_the_table_stands_for_the_process_that_answered_last() -> None:
     incarnations = listing(LISTED)
-    assert incarnations.name_of(LISTED) == LISTED
+    assert incarnations.counterpart(LISTED, None) == LISTED
     incarnations.answered(LISTED, FIRST)
-    assert incarnations.name_of(LISTED) == FIRST
+    assert incarnations.counterpart(LISTED, None) == FIRST
 
 
 def test_another_process_that_answers_takes_the_place_of_the_one_before() -> None:
@@ -96,3 +102,44 @@ def test_an_engine_whose_pod_is_gone_is_not_known_any_more() -> None:
 def test_engines_that_the_table_names_as_they_name_themselves_need_no_answer() -> None:
     incarnations = listing(FIRST, OTHER)
     assert list(incarnations.greeted()) == names(incarnations) == [FIRST, OTHER]
+
+
+def test_data_parallel_ranks_are_greeted_and_known_one_by_one() -> None:
+    incarnations = listing(LISTED, ranks=2)
+    assert list(incarnations.greeted()) == [rank(LISTED, 0), rank(LISTED, 1)]
+    assert incarnations.answered(rank(LISTED, 1), rank(FIRST, 1))
+    assert names(incarnations) == [rank(LISTED, 0), rank(FIRST, 1)]
+    assert incarnations.greeted()[rank(FIRST, 1)].address.side_channel_port == 5602
+    assert incarnations.answered(rank(FIRST, 1), rank(SECOND, 1))
+    assert names(incarnations) == [rank(LISTED, 0), rank(SECOND, 1)]
+
+
+def test_a_rank_is_not_taken_for_another_one_of_its_pod() -> None:
+    incarnations = listing(LISTED, ranks=2)
+    assert not incarnations.answered(rank(LISTED, 1), rank(FIRST, 0))
+    assert not incarnations.answered(rank(LISTED, 1), FIRST)
+    assert incarnations.lists(rank(FIRST, 1))
+    assert not incarnations.lists(rank(FIRST, 2))
+
+
+def test_ranks_whose_pod_is_gone_are_not_known_any_more() -> None:
+    incarnations = listing(LISTED, ranks=2)
+    incarnations.answered(rank(LISTED, 0), rank(FIRST, 0))
+    incarnations.table([], gone=[POD])
+    incarnations.table([a_peer(LISTED, ranks=2)])
+    assert list(incarnations.greeted()) == [rank(LISTED, 0), rank(LISTED, 1)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "mine", "theirs"),
+    [(2, 0, 0), (2, 1, 1), (2, 5, 1), (4, 1, 1), (4, None, 0), (1, 3, None)],
+)
+def test_each_rank_goes_with_the_one_of_its_own_number_counted_on_from_the_first_again(
+    ranks: int, mine: int | None, theirs: int | None
+) -> None:
+    incarnations = listing(LISTED, ranks=ranks)
+    listed = LISTED if theirs is None else rank(LISTED, theirs)
+    answers = FIRST if theirs is None else rank(FIRST, theirs)
+    assert incarnations.counterpart(LISTED, mine) == listed
+    assert incarnations.answered(listed, answers)
+    assert incarnations.counterpart(LISTED, mine) == answers

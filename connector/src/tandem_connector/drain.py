@@ -5,6 +5,7 @@ The exit status is 0 when it has, 1 and a line on stderr when the time is over. 
 `python3 -I -S .../drain.py --within SECONDS`, by what ends it (a preStop hook). It imports the standard library only, like `probe.py`.
 The engine is told by a file beside its status file, and not by its peer table: a kubelet shows a pod that is being deleted no newer
 one. An engine that doesn't drain all the same, since it doesn't run yet or hangs, is waited for only as long as `--told-within` says.
+Of a server with data-parallel ranks each is told, and all are waited for.
 """
 
 import argparse
@@ -14,6 +15,8 @@ import sys
 import time
 
 _EVERY_SECONDS = 0.1
+_STAGES = ("serving", "draining", "drained")
+"""Of an engine's end, the first one first."""
 
 
 def stage(path: str) -> str:
@@ -24,6 +27,11 @@ def stage(path: str) -> str:
     except (OSError, ValueError):
         return ""
     return str(status.get("drain", "")) if isinstance(status, dict) else ""
+
+
+def least(paths: list[str]) -> str:
+    """Of the engines with these status files, the stage of the one that is furthest from its end."""
+    return min((stage(path) for path in paths), key=lambda found: _STAGES.index(found) if found in _STAGES else -1)
 
 
 def tell(path: str) -> None:
@@ -46,10 +54,12 @@ def main() -> int:
     )
     given = parser.parse_args()
     told_within = given.within if given.told_within is None else min(given.told_within, given.within)
-    path = os.environ.get("TANDEM_STATUS_FILE", "")
+    path, ranks = os.environ.get("TANDEM_STATUS_FILE", ""), int(os.environ.get("TANDEM_DATA_PARALLEL", "1"))
+    paths = [f"{path}.dp{rank}" if path and rank else path for rank in range(ranks)]
     began = time.monotonic()
-    tell(path)
-    while (found := stage(path)) != "drained":
+    for each in paths:
+        tell(each)
+    while (found := least(paths)) != "drained":
         limit = given.within if found == "draining" else told_within
         left = began + limit - time.monotonic()
         if left <= 0:

@@ -2,7 +2,7 @@
 """Whether an engine is well: exit status 0 when it is, 1 and a line on stderr when it isn't.
 
 Run inside the engine's container as `python3 -I -S .../probe.py [--to-live]`. It imports the standard library only (neither this
-package nor vLLM), since the kubelet starts it every few seconds.
+package nor vLLM), since the kubelet starts it every few seconds. A server with data-parallel ranks is well when all of them are.
 """
 
 import http.client
@@ -21,8 +21,8 @@ class UnwellError(Exception):
     """The engine says that it had better not be used; the text says why."""
 
 
-def check(host: str, http_port: int, side_channel_port: int) -> None:
-    """Return when the engine answers at both of its doors: HTTP, and its listener for peers (NIXL's, or the exchange's).
+def check(host: str, http_port: int, *side_channel_ports: int) -> None:
+    """Return when the engine answers at all of its doors: HTTP, and its listener for peers (NIXL's, or the exchange's) for each rank.
 
     Raises:
         OSError: nobody listens at one of the ports, or `/health` isn't answered in time.
@@ -37,7 +37,8 @@ def check(host: str, http_port: int, side_channel_port: int) -> None:
     if status != http.client.OK:
         raise http.client.HTTPException(f"/health answered {status}")
     # The listener's socket is closed when its thread ends, so a connection is proof enough, and it asks nothing of the engine.
-    socket.create_connection((host, side_channel_port), timeout=_TIMEOUT_SECONDS).close()
+    for port in side_channel_ports:
+        socket.create_connection((host, port), timeout=_TIMEOUT_SECONDS).close()
 
 
 def check_status(path: str, patience: float) -> None:
@@ -65,10 +66,15 @@ def main() -> int:
     are gone; a restart would cost its weights and all of its KV, so it has half an hour.
     """
     host = os.environ["VLLM_NIXL_SIDE_CHANNEL_HOST"]
-    port = int(os.environ["VLLM_NIXL_SIDE_CHANNEL_PORT"])
+    port, ranks = (
+        int(os.environ["VLLM_NIXL_SIDE_CHANNEL_PORT"]),
+        range(int(os.environ.get("TANDEM_DATA_PARALLEL", "1"))),
+    )
+    path, patience = os.environ.get("TANDEM_STATUS_FILE", ""), _UNWELL_SECONDS if "--to-live" in sys.argv[1:] else 0
     try:
-        check_status(os.environ.get("TANDEM_STATUS_FILE", ""), _UNWELL_SECONDS if "--to-live" in sys.argv[1:] else 0)
-        check(host, _HTTP_PORT, port)
+        for rank in ranks:
+            check_status(f"{path}.dp{rank}" if rank else path, patience)
+        check(host, _HTTP_PORT, *(port + rank for rank in ranks))
     except (OSError, http.client.HTTPException, UnwellError) as error:
         print(f"{host}: {error}", file=sys.stderr)
         return 1

@@ -237,9 +237,12 @@ class Asking:
                 self._commands.append(CancelCall(call))
             case Failed(prefill, engine, failure, _):
                 self.tally.failures[failure] += 1
-                if failure.lets_rest:
+                until = Seconds(now + self._settings.rest)
+                if failure.is_servers:
+                    self._prefillers.rest_server(engine, until)
+                elif failure.lets_rest:
                     lora = self._leader(prefill).arrival.lora if failure.may_be_the_adapters else None
-                    self._prefillers.rest(engine, Seconds(now + self._settings.rest), lora)
+                    self._prefillers.rest(engine, until, lora)
             case Answered(prefill, engine, receipt):
                 self.tally.answered += 1
                 del self._running[prefill]

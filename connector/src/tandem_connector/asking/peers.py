@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Ps that may be asked now, and what is known of their load."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tandem_connector.asking.choose import Candidate
 from tandem_connector.contract.peers import Address, Peer
-from tandem_connector.contract.types import EngineState, Role
+from tandem_connector.contract.types import EngineState, Role, pod_of
 from tandem_connector.exchange.types import EngineId, Seconds
 
 
@@ -61,6 +61,12 @@ class Prefillers:
         if engine in self._table:
             self._rests_until.setdefault(engine, {})[lora] = until
 
+    def rest_server(self, engine: EngineId, until: Seconds) -> None:
+        """The engine's server failed: don't ask any of its data-parallel ranks before this time."""
+        for each in self._table:
+            if pod_of(each) == pod_of(engine):
+                self.rest(each, until)
+
     def address(self, engine: EngineId) -> Address:
         """Where a candidate listens."""
         return self._table[engine].address
@@ -74,15 +80,20 @@ class Prefillers:
         )
 
     def candidates(
-        self, now: Seconds, excluded: Container[EngineId] = (), lora: str | None = None
+        self, now: Seconds, tried: Collection[EngineId] = (), lora: str | None = None
     ) -> tuple[Candidate, ...]:
-        """Those that may be asked now, for a request with this LoRA adapter or without any, in a fixed order."""
-        return tuple(
+        """Those that may be asked now and weren't tried, for a request with this LoRA adapter or without any, in a fixed order.
+
+        Those behind a server that was tried are among them only if there are no others.
+        """
+        untried = tuple(
             Candidate(engine, load.waiting + load.asked)
             for engine in sorted(self.usable())
-            if engine not in excluded and not self._rests(engine, lora, now)
+            if engine not in tried and not self._rests(engine, lora, now)
             for load in (self._loads.get(engine, _Load()),)
         )
+        servers = {pod_of(engine) for engine in tried}
+        return tuple(each for each in untried if pod_of(each.engine) not in servers) or untried
 
     def _rests(self, engine: EngineId, lora: str | None, now: Seconds) -> bool:
         until = self._rests_until.get(engine, {})

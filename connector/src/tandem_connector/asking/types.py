@@ -94,6 +94,17 @@ class Failure(StrEnum):
         """
         return self is Failure.UNSERVED
 
+    @property
+    def is_servers(self) -> bool:
+        """Whether it is likely to be the HTTP server's, which data-parallel ranks of a pod have in common."""
+        return self in {
+            Failure.REFUSED,
+            Failure.TIMEOUT,
+            Failure.CLOSED,
+            Failure.SERVER_ERROR,
+            Failure.GARBAGE,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

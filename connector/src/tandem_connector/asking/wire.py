@@ -12,10 +12,13 @@ from tandem_connector.asking.commands import StartCall
 from tandem_connector.asking.types import Answer, CallFailed, CallId, Failure
 from tandem_connector.contract.peers import Address
 from tandem_connector.contract.prefill import MAX_TURN, VERSION, PrefillNote, Seal, note_params, read_receipt
+from tandem_connector.contract.types import rank_of
 from tandem_connector.exchange.types import EngineId, Seconds
 
 TRACE_HEADERS: Final = ("traceparent", "tracestate")
 """W3C trace context, which vLLM reads."""
+RANK_HEADER: Final = "X-data-parallel-rank"
+"""By which vLLM's server knows the engine that is meant, where it has several."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._:-]")
 _TRACE: Final = re.compile(r"[\x20-\x7e]{1,1024}")
 _FAILURES: Final = {
@@ -85,6 +88,8 @@ def prefill_call(start: StartCall, *, me: EngineId, model: str, seal: Seal) -> P
         priority=arrival.priority,
     )
     headers = {"Content-Type": "application/json", "X-Request-Id": turn}
+    if (rank := rank_of(start.engine)) is not None:
+        headers[RANK_HEADER] = str(rank)
     headers |= {name: arrival.trace[name] for name in TRACE_HEADERS if _TRACE.fullmatch(arrival.trace.get(name, ""))}
     return PrefillCall(start.call, start.engine, _url(start.address), headers, msgspec.json.encode(body), start.timeout)
 

@@ -18,6 +18,12 @@ STATUS_FILE: Final = "TANDEM_STATUS_FILE"
 JOURNAL: Final = "TANDEM_JOURNAL"
 """Path of a debug log of the exchange, up to 512 MiB. Not set: none. The operator never sets it; a resource's `engine.env` may."""
 
+DATA_PARALLEL: Final = "TANDEM_DATA_PARALLEL"
+"""How many data-parallel ranks the engine's server has, for programs in its container. Not set: one.
+
+Rank r listens at the side channel's port + r. Its status file's name ends in `RANK_SUFFIX` and r; that of rank 0 doesn't."""
+RANK_SUFFIX: Final = ".dp"
+
 PEERS_DIRECTORY: Final = "/etc/tandem/peers"
 PEERS_PATH: Final = f"{PEERS_DIRECTORY}/peers.json"
 KEYS_DIRECTORY: Final = "/etc/tandem/keys"
@@ -34,4 +40,4 @@ HTTP_PORT: Final = 8000
 SIDE_CHANNEL_PORT: Final = 5600
 """First port of NIXL's handshake listener; vLLM adds the data-parallel rank."""
 EXCHANGE_PORT: Final = 5601
-"""Port of the connector's own messages between engines."""
+"""First port of the connector's own messages between engines; a data-parallel rank's is as many above."""

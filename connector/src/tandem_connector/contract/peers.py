@@ -10,17 +10,22 @@ are used again then.
 
 The table is written as the annotation `tandem.dev/peers` on the engine's pod and read from a downward-API file, so an
 engine needs no access to the Kubernetes API. A table is whole (never a difference) and fenced by its generation.
+
+The data-parallel ranks of a pod are engines of their own, and all of them read the pod's table. In a table they are one entry, with
+their number: what is said of one of them (its state, its end) is said of all, since they share a server.
 """
 
 import hashlib
 from collections.abc import Iterable
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic.alias_generators import to_camel
 
-from tandem_connector.contract.types import EngineId, EngineState, Generation, Role, pod_of
+from tandem_connector.contract.types import EngineId, EngineState, Generation, Role, engine_of_rank, pod_of
 
+MAX_RANKS: Final = 255
+"""Most data-parallel ranks of a pod: as many engines as one may address."""
 TABLE_VERSION = 1
 """Version of the table's form. An engine refuses a table of another version and keeps the one it has."""
 MAX_GONE: Final = 255
@@ -40,12 +45,22 @@ class Address(_Frozen):
     """The pod's IP address (v4 or v6, without brackets)."""
     http_port: Annotated[int, Field(ge=1, le=65535)]
     side_channel_port: Annotated[int, Field(ge=1, le=65535)]
+    """Of its first data-parallel rank; another's is as many above."""
 
 
 class Parallelism(_Frozen):
-    """How many ranks the engine's model is split over."""
+    """How many ranks the engine's model is split over, and how often it is there."""
 
     tensor: Annotated[int, Field(ge=1)]
+    data: Annotated[int, Field(ge=1, le=MAX_RANKS)] = 1
+    """Data-parallel ranks, each an engine of its own. Not written when it is 1: tables of such engines are as they were before."""
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        if self.data == 1:
+            del fields["data"]
+        return fields
 
 
 class Network(_Frozen):
@@ -58,10 +73,10 @@ class Network(_Frozen):
 
 
 class Peer(_Frozen):
-    """One engine as another sees it."""
+    """The engines of one pod as another sees them: one, or its data-parallel ranks."""
 
     engine: EngineId
-    """`<pod UID>-<start>`: a restarted process is another engine."""
+    """`<pod UID>-<start>`: a restarted process is another engine. Of data-parallel ranks it is what their names begin with."""
     pod: str
     role: Role
     state: EngineState
@@ -71,12 +86,30 @@ class Peer(_Frozen):
     """Hash of what must be equal on both sides (engine image, arguments, model). Engines of different revisions are never peers."""
     network: Network = Network()
 
+    def engines(self) -> tuple[Self, ...]:
+        """Each of the pod's engines by its own name and at its own port."""
+        if self.parallelism.data == 1:
+            return (self,)
+        return tuple(
+            self.model_copy(
+                update={
+                    "engine": engine_of_rank(self.engine, rank),
+                    "address": self.address.model_copy(
+                        update={"side_channel_port": self.address.side_channel_port + rank}
+                    ),
+                }
+            )
+            for rank in range(self.parallelism.data)
+        )
+
 
 class Drain(_Frozen):
     """What an engine that is to end has to do before: answer what it has, and hand over what it holds."""
 
     successor: EngineId | None = None
-    """A peer of the same role, that is to have what this engine's prefix cache holds. None: nobody is."""
+    """A peer of the same role, that is to have what this engine's prefix cache holds. None: nobody is.
+
+    Where both pods have data-parallel ranks, each rank's successor is the one of its own number, counted on from the first again."""
 
 
 class PeerTable(_Frozen):

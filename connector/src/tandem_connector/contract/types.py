@@ -1,16 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """The field's terms as types, so that a generation is not passed where a port is wanted."""
 
+import re
 from enum import StrEnum
-from typing import NewType
+from typing import Final, NamedTuple, NewType
 
 EngineId = NewType("EngineId", str)
-"""Names one incarnation of one engine: `<pod UID>-<start>`. A restarted engine is another engine."""
+"""Names one incarnation of one engine: `<pod UID>-<start>`. A restarted engine is another engine.
+
+Where a pod's server has data-parallel ranks, each rank is an engine, and vLLM adds `_dp<rank>` to the name
+(`run_engine_core` in `v1/engine/core.py`)."""
+_RANK: Final = re.compile(r"_dp([0-9]{1,4})$")
+
+
+class Seat(NamedTuple):
+    """Where an engine is: what stays when another process takes its place."""
+
+    pod: str
+    """The pod's UID."""
+    rank: int | None
+    """Its data-parallel rank; None where a pod has one engine."""
 
 
 def pod_of(engine: EngineId) -> str:
     """UID of the engine's pod: all before the last dash."""
     return engine.rpartition("-")[0]
+
+
+def rank_of(engine: EngineId) -> int | None:
+    """The engine's data-parallel rank; None where its pod has one engine."""
+    found = _RANK.search(engine)
+    return int(found[1]) if found else None
+
+
+def seat_of(engine: EngineId) -> Seat:
+    """Pod and rank of the engine."""
+    return Seat(pod_of(engine), rank_of(engine))
+
+
+def engine_of_rank(listed: EngineId, rank: int) -> EngineId:
+    """The name of a rank, of a pod whose ranks have one name in a peer table."""
+    return EngineId(f"{listed}_dp{rank}")
 
 
 Generation = NewType("Generation", int)

@@ -95,7 +95,8 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
         transfer = vllm_config.kv_transfer_config
         self._config, self._cache = vllm_config, kv_cache_config
         self._me = EngineId(transfer.engine_id)
-        self._settings = ConnectorSettings.of(transfer.kv_connector_extra_config, os.environ)
+        rank: int = vllm_config.parallel_config.data_parallel_index
+        self._settings = ConnectorSettings.of(transfer.kv_connector_extra_config, os.environ, rank)
         self._block_size: int = vllm_config.cache_config.block_size
         self._scheduler: SchedulerSide | None = None
         self._worker: WorkerSide | None = None

@@ -35,6 +35,8 @@ class EngineShape:
     """Speculative decoding that keeps KV of its own."""
     policy: str
     encoder_decoder: bool
+    one_server: bool
+    """All data-parallel ranks are behind one HTTP server, and on its machine."""
 
 
 def refusals(shape: EngineShape) -> tuple[str, ...]:
@@ -68,6 +70,11 @@ def refusals(shape: EngineShape) -> tuple[str, ...]:
             f"scheduling policy {shape.policy}: it names blocks of a step that it then takes back; set fcfs",
         ),
         (shape.encoder_decoder, f"an encoder-decoder model: {_ALTERNATIVE}"),
+        (
+            not shape.one_server,
+            "data-parallel ranks behind several servers, or on other machines (--data-parallel-rank, -size-local, -external-lb,"
+            " -hybrid-lb): peers find ranks behind one server; give only --data-parallel-size",
+        ),
     )
     return tuple(text for refused, text in checks if refused)
 

@@ -12,6 +12,7 @@ from tandem_connector.contract.environment import (
     JOURNAL,
     KEYS_FILE,
     PEERS_FILE,
+    RANK_SUFFIX,
     ROLE,
     SIDE_CHANNEL_PORT,
     STATUS_FILE,
@@ -24,6 +25,7 @@ HOST_VARIABLE: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 """The pod's address; the one that the peer table gives to peers. Read under vLLM's own name for it."""
 PORT_VARIABLE: Final = "VLLM_NIXL_SIDE_CHANNEL_PORT"
 API_KEY_VARIABLE: Final = "VLLM_API_KEY"
+_LAST_PORT: Final = 65_535
 _FROM_ENVIRONMENT: Final = {
     "listen_host": HOST_VARIABLE,
     "listen_port": PORT_VARIABLE,
@@ -59,8 +61,8 @@ class ConnectorSettings(BaseModel):
 
     listen_host: str = "127.0.0.1"
     """The IP address to listen on for peers (`VLLM_NIXL_SIDE_CHANNEL_HOST`). Without keys only loopback is allowed."""
-    listen_port: Annotated[int, Field(ge=0, le=65_535)] = SIDE_CHANNEL_PORT
-    """And the port (`VLLM_NIXL_SIDE_CHANNEL_PORT`); 0 takes a free one."""
+    listen_port: Annotated[int, Field(ge=0, le=_LAST_PORT)] = SIDE_CHANNEL_PORT
+    """And the port (`VLLM_NIXL_SIDE_CHANNEL_PORT`); 0 takes a free one. A data-parallel rank takes one as many above."""
     role: Role | None = None
     """`prefill` or `decode` (`TANDEM_ROLE`). Needed when there is a peer table."""
     peers_file: Path | None = None
@@ -119,8 +121,13 @@ class ConnectorSettings(BaseModel):
         return value
 
     @classmethod
-    def of(cls, extra: Mapping[str, Any], environment: Mapping[str, str]) -> Self:
+    def of(cls, extra: Mapping[str, Any], environment: Mapping[str, str], rank: int = 0) -> Self:
         """The settings in `kv_connector_extra_config`, and in variables where that has none.
+
+        Args:
+            extra: what all of a server's data-parallel ranks are told.
+            environment: the same.
+            rank: this one. Another one than the first has a port and files of its own, named after those of the first.
 
         Raises:
             SettingsError: one is unknown or wrong, or they contradict each other.
@@ -134,7 +141,23 @@ class ConnectorSettings(BaseModel):
             raise SettingsError("; ".join(_told(dict(at)) for at in error.errors())) from None
         if settings.peers_file is not None and settings.role is None:
             raise SettingsError(f"a peer table is given, but no role: set {ROLE} to prefill or decode")
-        return settings
+        return settings.of_rank(rank) if rank else settings
+
+    def of_rank(self, rank: int) -> Self:
+        """Those of another data-parallel rank than the first, whose these are: a port and files of its own.
+
+        Raises:
+            SettingsError: there is no such port.
+        """
+        port = self.listen_port and self.listen_port + rank
+        if port > _LAST_PORT:
+            raise SettingsError(f"{PORT_VARIABLE}: {self.listen_port} leaves no port for data-parallel rank {rank}")
+        files = {
+            name: path.with_name(f"{path.name}{RANK_SUFFIX}{rank}")
+            for name, path in (("status_file", self.status_file), ("journal", self.journal))
+            if path is not None
+        }
+        return self.model_copy(update={"listen_port": port, **files})
 
 
 def _told(error: dict[str, Any]) -> str:

@@ -31,7 +31,14 @@ def shape_of(config: Any, cache: Any) -> EngineShape:
         speculative=config.speculative_config is not None,
         policy=str(config.scheduler_config.policy),
         encoder_decoder=bool(config.model_config.is_encoder_decoder),
+        one_server=_has_one_server(parallel),
     )
+
+
+def _has_one_server(parallel: Any) -> bool:
+    """A rank of a model without experts knows itself as the only one: vLLM has put its `data_parallel_size` to 1 by then."""
+    elsewhere = parallel.data_parallel_size_local != parallel.data_parallel_size
+    return not (parallel.data_parallel_external_lb or parallel.data_parallel_hybrid_lb or elsewhere)
 
 
 def _keeps_all(spec: Any) -> bool:

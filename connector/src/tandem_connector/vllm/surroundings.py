@@ -21,7 +21,7 @@ from tandem_connector.asking.wire import prefill_call
 from tandem_connector.contract.messages import Hello, Message
 from tandem_connector.contract.peers import Drain
 from tandem_connector.contract.prefill import Seal
-from tandem_connector.contract.types import EngineId, Role, pod_of
+from tandem_connector.contract.types import EngineId, Role, pod_of, rank_of
 from tandem_connector.exchange.liveness import LivenessSettings
 from tandem_connector.exchange.types import Seconds
 from tandem_connector.vllm.alarm import Alarm
@@ -343,7 +343,7 @@ class Surroundings:
         if drain is None and self._told_to_end:
             drain = Drain(successor=self._heir)
         listed = drain.successor if drain is not None else None
-        successor = self._incarnations.name_of(listed) if listed is not None else None
+        successor = self._incarnations.counterpart(listed, rank_of(self._me)) if listed is not None else None
         if self.asker is not None:
             self.asker.drain(drains=drain is not None)
         return DrainOrder(drain is not None, successor)
