@@ -3,8 +3,14 @@
 
 from typing import Final
 
-from e2e.suite.refusals import CPU, PULL, Refusal, accelerator, spec, tensor, volume
+from e2e.suite.refusals import CPU, PULL, Change, Refusal, accelerator, spec, tensor, volume
 from e2e.suite.scaling_refusals import SCALING_REFUSALS
+
+
+def _ranks(role: str, data: int, gpus: int = 4) -> dict[str, Change]:
+    """The part of `spec` with so many data-parallel ranks of so many GPUs in each of the role's pods."""
+    return {role: {"parallelism": {"tensor": gpus, "data": data}}}
+
 
 RULE_REFUSALS: Final = (
     Refusal(
@@ -122,6 +128,20 @@ RULE_REFUSALS: Final = (
                 "arguments can be read by all who see the resource; set VLLM_API_KEY in spec.engine.env, from a Secret",
             ),
             ("engine", "-tp", "-q", "use parallelism.tensor of the role"),
+            ("engine", "-dp=2", "-ep", "use parallelism.data of the role"),
+            ("prefill", "--data-parallel-size", "--enable-expert-parallel", "use parallelism.data of the role"),
+            (
+                "decode",
+                "--data-parallel-external-lb",
+                "--seed=2",
+                "a pod's ranks are behind its one server; use only parallelism.data of the role",
+            ),
+            (
+                "engine",
+                "--data-parallel-size-local=1",
+                "--max-num-batched-tokens=1",
+                "a pod's ranks are all in it; use parallelism.data and replicas of the role",
+            ),
             ("engine", "--kv-transfer-config.kv_role=kv_both", "--compilation-config.level=3", "use spec.transfer"),
             ("engine", "--block_size", "--max_num_batched_tokens", "use spec.engine.blockSize"),
             ("engine", "--tensor-parallel", "--tensor-parallel-size-of-mine", "use parallelism.tensor of the role"),
@@ -136,6 +156,12 @@ RULE_REFUSALS: Final = (
             ("decode", "--served-model-name", "--model-loader-extra-config", "use spec.model.servedName"),
             ("frontDoor", "--policy=random", "--prefill-policy=random", "use spec.frontDoor.policy"),
             ("frontDoor", "--service-discovery", "--request-timeout-secs", "engines are found by their labels"),
+            (
+                "frontDoor",
+                "--intra-node-data-parallel-size=2",
+                "--max-concurrent-requests=2",
+                "use parallelism.data of spec.decode",
+            ),
         )
     ),
     Refusal(
@@ -295,9 +321,37 @@ RULE_REFUSALS: Final = (
     ),
     *(
         Refusal(
+            f"more ranks of {role} in a pod than a node has GPUs for",
+            f"spec.{role}.parallelism.data",
+            "4 ranks of 4 GPUs are more than the 8 of a p5en.48xlarge node, and a pod cannot span nodes yet; ask for fewer ranks, "
+            "and for more replicas",
+            spec(**{**tensor(4, 4), **_ranks(role, 4)}),
+            spec(**{**tensor(4, 4), **_ranks(role, 2)}),
+        )
+        for role in ("prefill", "decode")
+    ),
+    *(
+        Refusal(
+            f"ranks of {role} with vLLM's connector",
+            f"spec.{role}.parallelism.data",
+            "2 data-parallel ranks need spec.transfer.protocol: Push; set that, or remove the field and ask for more replicas",
+            spec(transfer=PULL, **_ranks(role, 2)),
+            spec(transfer=PULL, **_ranks(role, 1)),
+        )
+        for role in ("prefill", "decode")
+    ),
+    Refusal(
+        "more ranks of prefill engines than a decode engine can address",
+        "spec.transfer.peersPerDecode",
+        "16 prefill pods of 16 data-parallel ranks are more than the 255 engines that one can address; ask for fewer",
+        spec(accelerator=CPU, transfer={"peersPerDecode": 16}, **_ranks("prefill", 16, 8)),
+        spec(accelerator=CPU, transfer={"peersPerDecode": 15}, **_ranks("prefill", 16, 8)),
+    ),
+    *(
+        Refusal(
             f"GPUs of a pod that are not the tensor-parallel size of {role}",
             "spec.accelerator.gpusPerPod",
-            f"8 GPUs do not match spec.{role}.parallelism.tensor, which is 4; make them equal, or remove the field",
+            f"8 GPUs do not match spec.{role}.parallelism, whose tensor x data is 4; make them equal, or remove the field",
             spec(transfer=PULL, accelerator={"gpusPerPod": 8}, **{role: {"parallelism": {"tensor": 4}}}),
             spec(transfer=PULL, accelerator={"gpusPerPod": 8}, **{role: {"parallelism": {"tensor": 8}}}),
         )

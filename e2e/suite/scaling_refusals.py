@@ -76,7 +76,7 @@ SCALING_REFUSALS: Final = (
             f"{why} than the budget has GPUs for",
             "spec.scaling.gpuBudget",
             f"24 GPUs are fewer than the 32 of at least {prefill} prefill and {decode} decode engines; raise it, or lower replicas, "
-            "autoscaling.minReplicas or parallelism.tensor of spec.prefill or spec.decode",
+            "autoscaling.minReplicas or parallelism of spec.prefill or spec.decode",
             spec(scaling={"gpuBudget": 24}, **wrong),
             spec(scaling={"gpuBudget": 24}, **right),
         )

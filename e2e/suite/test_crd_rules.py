@@ -105,10 +105,15 @@ def test_the_longest_arguments_that_the_schema_allows_stay_within_the_cost_of_ru
     assert len(create(body)["spec"]["frontDoor"]["args"]) == 64
 
 
-_TENSORS = st.sampled_from([{"tensor": size} for size in (1, 2, 3, 4, 8, 16)])
+_PARALLELISMS = st.sampled_from(
+    [
+        *({"tensor": size} for size in (1, 2, 3, 4, 8, 16)),
+        *({"tensor": size, "data": ranks} for size, ranks in ((1, 1), (1, 8), (2, 4), (4, 4), (8, 16))),
+    ]
+)
 _BOUNDS = st.fixed_dictionaries({}, optional={"minReplicas": st.integers(0, 2), "maxReplicas": st.integers(0, 4)})
 _ROLE = st.fixed_dictionaries(
-    {}, optional={"parallelism": _TENSORS, "replicas": st.integers(0, 4), "autoscaling": _BOUNDS}
+    {}, optional={"parallelism": _PARALLELISMS, "replicas": st.integers(0, 4), "autoscaling": _BOUNDS}
 )
 _RATIOS = st.sampled_from(["1/4", "1/3", "2/3", "1/1", "2/1", "99/99"])
 _DEVICES = st.fixed_dictionaries(
@@ -143,6 +148,7 @@ _DEVICES = st.fixed_dictionaries(
                 "backend": st.sampled_from(["UCX", "LIBFABRIC"]),
                 "deadline": st.sampled_from(["0s", "0.5ms", "1m", "30m", "1h"]),
                 "landingFraction": st.sampled_from(["0%", "25%", "100%"]),
+                "peersPerDecode": st.sampled_from([1, 15, 16, 255]),
                 "reverse": st.sampled_from(["Push", "Disabled"]),
             },
         ),

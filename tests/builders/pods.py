@@ -8,6 +8,7 @@ from typing import Any, Self
 from tandem_connector.contract.environment import EXCHANGE_PORT
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import (
+    DATA_LABEL,
     ENGINE_LABEL,
     PEERS_ANNOTATION,
     RESOURCE_LABEL,
@@ -34,6 +35,10 @@ class PodBuilder:
 
     def with_label(self, label: str, value: str) -> Self:
         return self._with("metadata", "labels", label, value=value)
+
+    def with_ranks(self, ranks: int) -> Self:
+        """Its data-parallel ranks."""
+        return self.with_label(DATA_LABEL, str(ranks))
 
     def listening_on(self, port: int) -> Self:
         """Where its engine takes its peers' messages, as its own template says."""

@@ -47,6 +47,13 @@ class ResourceBuilder:
             builder = builder.with_spec(str(role), "parallelism", value={"tensor": tensor})
         return builder
 
+    def with_data(self, data: int, *roles: Role) -> Self:
+        """The data-parallel ranks of these roles, or of both."""
+        builder = self
+        for role in roles or tuple(Role):
+            builder = builder.with_spec(str(role), "parallelism", "data", value=data)
+        return builder
+
     def on(self, instance_type: str) -> Self:
         return self.with_spec("accelerator", "instanceType", value=instance_type)
 

@@ -58,6 +58,16 @@ def _sized(draw: st.DrawFn, resource: ResourceBuilder) -> ResourceBuilder:
 
 
 @st.composite
+def _with_ranks(draw: st.DrawFn, resource: ResourceBuilder, tensor: int) -> ResourceBuilder:
+    """With so many GPUs for each data-parallel rank, and as many ranks as a node has GPUs for at most."""
+    resource = resource.with_tensor(tensor)
+    for role in Role:
+        if data := draw(st.none() | st.sampled_from([ranks for ranks in (1, 2, 4) if ranks * tensor <= 8])):
+            resource = resource.with_data(data, role)
+    return resource
+
+
+@st.composite
 def resources(draw: st.DrawFn) -> ResourceBuilder:
     instance_type = draw(st.sampled_from([NO_ACCELERATOR, "p5en.48xlarge", "p5.48xlarge", "p6-b200.48xlarge"]))
     resource = a_resource().on(instance_type)
@@ -67,7 +77,7 @@ def resources(draw: st.DrawFn) -> ResourceBuilder:
         for role in Role:
             resource = resource.with_tensor(draw(tensors), role)
     else:
-        resource = resource.with_tensor(draw(tensors))
+        resource = draw(_with_ranks(resource, draw(tensors)))
         resource = resource.with_spec("transfer", value=draw(st.sampled_from(_TRANSFERS)))
         if draw(st.booleans()):
             drain = {"timeout": "30s", "migrate": draw(st.booleans())}
@@ -115,6 +125,7 @@ def pods(draw: st.DrawFn, resource: ResourceBuilder) -> tuple[PodBuilder, ...]:
             if draw(st.booleans()):
                 pod = pod.with_address(f"10.0.{len(drawn)}.1").running(restarts=draw(st.integers(0, 2)))
                 pod = pod.ready() if draw(st.booleans()) else pod
+            pod = pod.with_ranks(draw(st.integers(1, 3))) if draw(st.booleans()) else pod
             pod = pod.routable() if draw(st.booleans()) else pod
             pod = pod.terminating() if draw(st.integers(0, 3)) == 0 else pod
             if draw(st.integers(0, 5)) == 0:

@@ -2,7 +2,7 @@
 """The StatefulSets, their pods, and what makes pods follow a change."""
 
 from tandem_connector.contract.types import Role
-from tandem_operator.api.names import REVISION_LABEL
+from tandem_operator.api.names import DATA_LABEL, REVISION_LABEL
 from tests.builders import a_resource
 from tests.builders.resources import ResourceBuilder
 from tests.plan.made import engine, environment, named, objects, pod_spec, template
@@ -119,6 +119,35 @@ def test_an_engine_that_calls_itself_unwell_is_not_ready_and_has_long_to_recover
     assert any(
         path.startswith(f"{mount['mountPath']}/") for mount in container["volumeMounts"] if "readOnly" not in mount
     )
+
+
+def test_a_pods_data_parallel_ranks_are_told_to_its_programs_and_have_ports_of_their_own() -> None:
+    resource = a_resource().with_data(3, Role.DECODE)
+    assert environment(resource, Role.DECODE)["TANDEM_DATA_PARALLEL"] == "3"
+    assert template(resource, Role.DECODE)["metadata"]["labels"][DATA_LABEL] == "3"
+    ports = {each["name"]: each["containerPort"] for each in engine(resource, Role.DECODE)["ports"]}
+    assert ports == {"http": 8000, "side-channel": 5601, "side-channel-1": 5602, "side-channel-2": 5603}
+
+
+def test_an_engine_alone_in_its_pod_is_told_nothing_of_ranks() -> None:
+    for resource in (a_resource(), a_resource().with_data(1), a_resource().with_data(3, Role.DECODE)):
+        assert template(resource, Role.PREFILL) == template(a_resource(), Role.PREFILL)
+
+
+def test_the_longest_name_of_a_port_is_one_that_kubernetes_takes() -> None:
+    ports = engine(a_resource().with_data(16))["ports"]
+    assert max(len(each["name"]) for each in ports) <= 15
+
+
+def test_changing_the_number_of_ranks_does_not_part_the_pools() -> None:
+    assert revision(a_resource().with_data(2, Role.DECODE), Role.PREFILL) == revision(a_resource(), Role.PREFILL)
+
+
+def test_a_pods_gpus_are_those_of_all_of_its_ranks() -> None:
+    resource = a_resource().on("p5en.48xlarge").with_tensor(2).with_data(4, Role.DECODE)
+    found = {role: engine(resource, role)["resources"]["limits"] for role in Role}
+    assert (found[Role.DECODE]["nvidia.com/gpu"], found[Role.PREFILL]["nvidia.com/gpu"]) == ("8", "2")
+    assert (found[Role.DECODE]["vpc.amazonaws.com/efa"], found[Role.PREFILL]["vpc.amazonaws.com/efa"]) == ("16", "4")
 
 
 def test_the_port_for_peers_is_the_protocols_everywhere() -> None:

@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from tandem_connector.contract.types import Role
 from tandem_operator.plan.front_door import endpoint
 from tandem_operator.plan.resolve import resolve
 from tests.builders import DEFAULTS, a_resource
@@ -63,6 +64,11 @@ def test_a_router_that_starts_slowly_is_not_ended_by_its_liveness() -> None:
         startup["failureThreshold"] * startup["periodSeconds"]
         > liveness["failureThreshold"] * liveness["periodSeconds"]
     )
+
+
+def test_the_router_chooses_among_the_ranks_of_decode_where_it_has_some() -> None:
+    assert options(a_resource().with_data(4, Role.DECODE))["--intra-node-data-parallel-size"] == ["4"]
+    assert "--intra-node-data-parallel-size" not in options(a_resource().with_data(4, Role.PREFILL))
 
 
 def test_the_policy_and_further_arguments_are_the_users() -> None:

@@ -178,6 +178,15 @@ def test_nobody_has_more_peers_than_it_can_address_for_its_heir() -> None:
     assert {uid(each) for each in others} <= found.keys()
 
 
+def test_the_ranks_of_an_heir_count_one_by_one_among_those_that_can_be_addressed() -> None:
+    for ranks, fits in ((5, True), (6, False)):
+        first, second = pods = [current(D, number).with_ranks(ranks) for number in range(2)]
+        known = frozenset(f"peer-{number}" for number in range(MAX_PEERS - 5))
+        peers = {uid(first): known, uid(second): frozenset[str]()}
+        found = decided(pods, {**dict.fromkeys(known, frozenset()), **peers})
+        assert (uid(first) in found) is fits
+
+
 class Pools:
     """Decode engines that all work with one prefill engine, over several decisions."""
 

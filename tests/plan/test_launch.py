@@ -89,6 +89,12 @@ def test_the_engine_is_started_with_what_the_resource_says(folder: Path) -> None
     assert called["env"]["TANDEM_ENGINE_ID"] == engine_id
 
 
+def test_ranks_are_started_where_there_is_more_than_one(folder: Path) -> None:
+    resource = a_resource().with_data(4, Role.PREFILL)
+    assert options(run(folder, resource, Role.PREFILL))["--data-parallel-size"] == "4"
+    assert "--data-parallel-size" not in options(run(folder, resource, Role.DECODE))
+
+
 def test_vllms_own_connector_is_told_nothing_of_the_exchange(folder: Path) -> None:
     given = options(run(folder, a_resource().pulling()))
     transfer = {name: value for name, value in given.items() if name.startswith("--kv-transfer-config")}

@@ -26,8 +26,10 @@ def engine(
     standing: Standing = READY,
     place: tuple[str, ...] = RACKS[0],
     kind: tuple[str, ...] = ("r1",),
+    *,
+    ranks: int = 1,
 ) -> Engine:
-    return Engine(f"{role}-{number:05}", role, kind, place, standing)
+    return Engine(f"{role}-{number:05}", role, kind, place, standing, ranks)
 
 
 def pool(role: Role, count: int, standing: Standing = READY, place: tuple[str, ...] = RACKS[0]) -> list[Engine]:
@@ -64,6 +66,11 @@ class Scene:
     def all_of(self, role: Role) -> list[Engine]:
         return [each for each in self.engines if each.role is role]
 
+    def room(self, of: Engine) -> int:
+        """For how many pods of the other role it has room, if all have as many ranks as one has."""
+        others = (each.ranks for each in self.engines if each.role is not of.role and each.kind == of.kind)
+        return self.most // max(others, default=1)
+
     def wanted(self) -> int:
         """Pairs of a decode engine, if all engines stay."""
         return min(self.per_decode, len(self.all_of(P)))
@@ -79,7 +86,14 @@ class Scene:
 def some(random: Random, role: Role, most: int) -> list[Engine]:
     standings, kinds = (READY, READY, STARTING, LEAVING), (("r1",), ("r1",), ("r2",))
     return [
-        engine(role, number, random.choice(standings), random.choice(RACKS), random.choice(kinds))
+        engine(
+            role,
+            number,
+            random.choice(standings),
+            random.choice(RACKS),
+            random.choice(kinds),
+            ranks=random.choice((1, 1, 1, 1, 1, 2)),
+        )
         for number in range(random.randint(0, most))
     ]
 
@@ -109,8 +123,11 @@ scenes = st.randoms(use_true_random=True).map(any_scene)
 @MANY
 def test_bounds_and_kinds_hold_whatever_there_was(scene: Scene) -> None:
     pairs, by_uid = scene.decided(), scene.by_uid()
-    for side in (0, 1):
-        assert max(Counter(each[side] for each in pairs).values(), default=0) <= scene.most
+    for own, other in ((0, 1), (1, 0)):
+        addressed = Counter[str]()
+        for each in pairs:
+            addressed[each[own]] += by_uid[each[other]].ranks
+        assert max(addressed.values(), default=0) <= scene.most
     for each in pairs:
         prefill, decode = by_uid[each.prefill], by_uid[each.decode]
         assert (prefill.role, decode.role) == (P, D)
@@ -132,7 +149,7 @@ def test_no_decode_engine_is_without_a_ready_prefill_engine_that_could_be_had(sc
             for p in ready:
                 if by_uid[p].kind == each.kind:
                     holders = [known.decode for known in pairs if known.prefill == p]
-                    assert len(holders) == scene.most
+                    assert len(holders) == scene.room(by_uid[p])
                     for holder in holders:
                         assert by_uid[holder].standing is not LEAVING
                         assert sum(Pair(other, holder) in pairs for other in ready) == 1
@@ -148,7 +165,7 @@ def test_nobody_lacks_a_pair_that_could_be_had(scene: Scene) -> None:
         counted = sum(known.decode == decode.uid and by_uid[known.prefill].standing is not LEAVING for known in pairs)
         for prefill in (each for each in staying if each.role is P and each.kind == decode.kind):
             if Pair(prefill.uid, decode.uid) not in pairs and counted < scene.per_decode:
-                assert scene.most in (degree[prefill.uid], degree[decode.uid])
+                assert degree[prefill.uid] == scene.room(prefill) or degree[decode.uid] == scene.room(decode)
 
 
 @given(scene=scenes)
@@ -295,6 +312,19 @@ def test_one_that_starts_takes_over_nothing_yet() -> None:
 def test_an_engine_is_never_paired_with_more_than_the_transport_can_address() -> None:
     pairs = pairing([*pool(P, 1), *pool(D, 300)], (), 4)
     assert len(pairs) == MAX_PEERS == 255
+
+
+def test_data_parallel_ranks_count_one_by_one_among_those_that_can_be_addressed() -> None:
+    crowd = [engine(D, number, ranks=8) for number in range(40)]
+    assert len(pairing([*pool(P, 1), *crowd], (), 4)) == MAX_PEERS // 8 == 31
+    prefills = [engine(P, number, ranks=100) for number in range(4)]
+    assert len(of_decode(pairing([*prefills, *pool(D, 1)], (), 4), 0)) == MAX_PEERS // 100
+
+
+def test_pods_that_get_more_ranks_leave_those_that_cannot_address_them_any_more() -> None:
+    before = pairing([*pool(P, 1), *pool(D, 200)], (), 4)
+    after = pairing([*pool(P, 1), *(engine(D, number, ranks=2) for number in range(200))], before, 4)
+    assert (len(before), len(after)) == (200, MAX_PEERS // 2)
 
 
 @pytest.mark.parametrize("racks", [1, 100])

@@ -38,6 +38,16 @@ def test_the_smallest_resource_is_one_engine_of_each_role_that_push_over_ucx_beh
     assert found.model.served_name == "Qwen3-32B"
 
 
+def test_the_roles_may_have_different_numbers_of_ranks_and_their_gpus_are_counted() -> None:
+    resource = P5EN.with_tensor(2).with_data(4, Role.DECODE)
+    found = resolved(resource).pools
+    assert {role: (pool.tensor, pool.data, pool.gpus) for role, pool in found.items()} == {
+        Role.PREFILL: (2, 1, 2),
+        Role.DECODE: (2, 4, 8),
+    }
+    assert resolved(resource.with_spec("accelerator", "gpusPerPod", value=8).with_data(4)).gpu_budget is None
+
+
 def test_no_engines_can_be_wanted() -> None:
     assert resolved(a_resource().with_decode(0)).pools[Role.DECODE].replicas == 0
 
@@ -134,6 +144,18 @@ def test_the_hash_seed_may_be_given_as_it_is_anyway() -> None:
             "one must be a multiple of the other",
         ),
         (P5EN.with_tensor(16), "spec.prefill.parallelism.tensor", "ask for fewer"),
+        (
+            P5EN.with_tensor(4).with_data(4),
+            "spec.prefill.parallelism.data",
+            "ask for fewer ranks, and for more replicas",
+        ),
+        (P5EN.with_data(2, Role.DECODE), "spec.decode.parallelism.data", "2 ranks of 8 GPUs are more than the 8"),
+        (a_resource().pulling().with_data(2, Role.DECODE), "spec.decode.parallelism.data", "more replicas"),
+        (
+            a_resource().with_data(16, Role.PREFILL).with_spec("transfer", "peersPerDecode", value=16),
+            "spec.transfer.peersPerDecode",
+            "ask for fewer",
+        ),
         (P5EN.with_spec("accelerator", "gpusPerPod", value=4), "spec.accelerator.gpusPerPod", "make them equal"),
         (a_resource().with_spec("transfer", "backend", value="LIBFABRIC"), "spec.transfer.backend", "use UCX"),
         (

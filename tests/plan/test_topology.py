@@ -7,7 +7,7 @@ import pytest
 
 from tandem_connector.contract.peers import PeerTable
 from tandem_connector.contract.types import EngineState, Generation, Role, pod_of
-from tandem_operator.api.names import PEERS_ANNOTATION, REVISION_LABEL, ROUTABLE_LABEL, TENSOR_LABEL
+from tandem_operator.api.names import DATA_LABEL, PEERS_ANNOTATION, REVISION_LABEL, ROUTABLE_LABEL, TENSOR_LABEL
 from tandem_operator.api.status import Status, Topology
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.topology import summary
@@ -208,3 +208,34 @@ def test_the_status_sums_the_tables_up() -> None:
     assert (found.generation, found.engines, found.pairs) == (1, 4, 2)
     other = summary(settled(observed(pods=[current(P), current(D)])))
     assert found.digest != other.digest
+
+
+def test_a_pods_ranks_are_one_entry_of_a_table_and_count_one_by_one() -> None:
+    pods = [current(P).with_ranks(2), current(P, 1).with_ranks(2), current(D).with_ranks(3)]
+    found = patches(pods)
+    assert {peer.parallelism.data for peer in table(found["qwen-decode-0"]).peers} == {2}
+    assert [peer.parallelism.data for peer in table(found["qwen-prefill-0"]).peers if peer.role is D] == [3]
+    scene = Round.of(*pods)
+    topology = summary(observed(scene.resource, scene.pods.values()))
+    assert (topology.engines, topology.pairs) == (2 + 2 + 3, 4 * 3)
+
+
+@pytest.mark.parametrize("label", ["0", "-1", "many", "", "256"])
+def test_a_pod_whose_ranks_cannot_be_told_is_nobodys_peer(label: str) -> None:
+    found = patches([current(P).with_label(DATA_LABEL, label), current(D)])
+    assert peers(found["qwen-decode-0"]) == set()
+
+
+def test_a_decode_pod_with_other_ranks_than_the_front_door_addresses_takes_no_turns() -> None:
+    two, behind_another_gateway = (
+        a_resource().with_data(2, D),
+        a_resource().with_spec("frontDoor", "enabled", value=False),
+    )
+    pods = [current(P), current(D), current(D, 1).with_ranks(2)]
+    for resource, takes in (
+        (a_resource(), {"qwen-decode-0", "qwen-prefill-0"}),
+        (two, {"qwen-decode-1", "qwen-prefill-0"}),
+        (behind_another_gateway, {"qwen-decode-0", "qwen-decode-1", "qwen-prefill-0"}),
+    ):
+        found = patches(pods, resource=resource)
+        assert {name for name, patch in found.items() if patch.labels.get(ROUTABLE_LABEL)} == takes

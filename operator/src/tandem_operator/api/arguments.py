@@ -7,12 +7,24 @@ from tandem_connector.contract import environment as contract
 from tandem_operator.api.rule import Rule, cel_map, cel_text
 
 _FIXED: Final = "Tandem needs it as it is"
+_ONE_SERVER: Final = "a pod's ranks are behind its one server; use only parallelism.data of the role"
+_ALL_HERE: Final = "a pod's ranks are all in it; use parallelism.data and replicas of the role"
 
 OWNED_ENGINE_ARGUMENTS: Final = {
     "--api-key": "arguments can be read by all who see the resource; set VLLM_API_KEY in spec.engine.env, from a Secret",
     "--block-size": "use spec.engine.blockSize",
     "--config": "use args, env and the fields of the resource",
-    "--data-parallel-size": "use replicas of the role",
+    "--data-parallel-address": _ALL_HERE,
+    "--data-parallel-backend": _ALL_HERE,
+    "--data-parallel-external-lb": _ONE_SERVER,
+    "--data-parallel-hybrid-lb": _ONE_SERVER,
+    "--data-parallel-multi-port-external-lb": _ONE_SERVER,
+    "--data-parallel-rank": _ONE_SERVER,
+    "--data-parallel-rpc-port": _ALL_HERE,
+    "--data-parallel-size": "use parallelism.data of the role",
+    "--data-parallel-size-local": _ALL_HERE,
+    "--data-parallel-start-rank": _ALL_HERE,
+    "--enable-elastic-ep": "a pod has the ranks that it began with; use parallelism.data of the role",
     "--enable-prefix-caching": "prefix caching is always on",
     "--headless": "every engine answers requests",
     "--host": _FIXED,
@@ -29,7 +41,16 @@ OWNED_ENGINE_ARGUMENTS: Final = {
     "--ssl-keyfile": "engines speak plain HTTP inside the cluster",
     "--tensor-parallel-size": "use parallelism.tensor of the role",
     "--uds": "engines listen on a port",
-    "-dp": "use replicas of the role",
+    "-dp": "use parallelism.data of the role",
+    "-dpa": _ALL_HERE,
+    "-dpb": _ALL_HERE,
+    "-dpe": _ONE_SERVER,
+    "-dph": _ONE_SERVER,
+    "-dpl": _ALL_HERE,
+    "-dpm": _ONE_SERVER,
+    "-dpn": _ONE_SERVER,
+    "-dpp": _ALL_HERE,
+    "-dpr": _ALL_HERE,
     "-pp": "pipeline parallelism is not supported yet",
     "-tp": "use parallelism.tensor of the role",
 }
@@ -39,6 +60,7 @@ OWNED_FRONT_DOOR_ARGUMENTS: Final = {
     "--decode": "engines are found by their labels",
     "--decode-selector": "engines are found by their labels",
     "--host": _FIXED,
+    "--intra-node-data-parallel-size": "use parallelism.data of spec.decode",
     "--kv-connector": "use spec.transfer.protocol",
     "--policy": "use spec.frontDoor.policy",
     "--port": _FIXED,
@@ -58,6 +80,7 @@ OWNED_FRONT_DOOR_ARGUMENTS: Final = {
 OWNED_VARIABLES: Final = frozenset(
     {
         "PYTHONHASHSEED",
+        contract.DATA_PARALLEL,
         contract.ENGINE_ID,
         contract.KEYS_FILE,
         contract.PEERS_FILE,

@@ -181,17 +181,26 @@ def _tensor(role: str) -> str:
     return f"self.{role}.?parallelism.?tensor.orValue(1)"
 
 
-def _gpus_of_an_engine(role: str) -> str:
-    return f"({_GPUS}[{_TYPE}] == 0 ? 0 : {_tensor(role)})"
+def _data(role: str) -> str:
+    return f"self.{role}.?parallelism.?data.orValue(1)"
+
+
+def _wanted_gpus(role: str) -> str:
+    """Of a pod, whatever the instance type has."""
+    return f"({_tensor(role)} * {_data(role)})"
+
+
+def _gpus_of_a_pod(role: str) -> str:
+    return f"({_GPUS}[{_TYPE}] == 0 ? 0 : {_wanted_gpus(role)})"
 
 
 def _share_of_efas(role: str) -> str:
     """As `Profile.efas_for`."""
-    return f"({_GPUS}[{_TYPE}] == 0 ? 0 : {_tensor(role)} * {_EFAS}[{_TYPE}] / {_GPUS}[{_TYPE}])"
+    return f"({_GPUS}[{_TYPE}] == 0 ? 0 : {_wanted_gpus(role)} * {_EFAS}[{_TYPE}] / {_GPUS}[{_TYPE}])"
 
 
 def _role_rules(role: str) -> tuple[Rule, ...]:
-    tensor = _tensor(role)
+    tensor, data, wanted = _tensor(role), _data(role), _wanted_gpus(role)
     return (
         Rule(
             holds=f"{_TYPE} == '{NO_ACCELERATOR}' || {tensor} <= {_GPUS}[{_TYPE}]",
@@ -200,20 +209,34 @@ def _role_rules(role: str) -> tuple[Rule, ...]:
             values={"wanted": tensor, "most": f"{_GPUS}[{_TYPE}]", "type": _TYPE},
         ),
         Rule(
-            holds=f"{_TYPE} == '{NO_ACCELERATOR}' || self.accelerator.?gpusPerPod.orValue({tensor}) == {tensor}",
-            message=f"{{given}} GPUs do not match spec.{role}.parallelism.tensor, which is {{tensor}}; "
+            holds=f"{_TYPE} == '{NO_ACCELERATOR}' || {tensor} > {_GPUS}[{_TYPE}] || {wanted} <= {_GPUS}[{_TYPE}]",
+            message="{ranks} ranks of {tensor} GPUs are more than the {most} of a {type} node, and a pod cannot span nodes yet; "
+            "ask for fewer ranks, and for more replicas",
+            at=f".{role}.parallelism.data",
+            values={"ranks": data, "tensor": tensor, "most": f"{_GPUS}[{_TYPE}]", "type": _TYPE},
+        ),
+        Rule(
+            holds=f"{_PROTOCOL} != 'NixlPull' || {data} == 1",
+            message="{ranks} data-parallel ranks need spec.transfer.protocol: Push; set that, or remove the field and ask for "
+            "more replicas",
+            at=f".{role}.parallelism.data",
+            values={"ranks": data},
+        ),
+        Rule(
+            holds=f"{_TYPE} == '{NO_ACCELERATOR}' || self.accelerator.?gpusPerPod.orValue({wanted}) == {wanted}",
+            message=f"{{given}} GPUs do not match spec.{role}.parallelism, whose tensor x data is {{wanted}}; "
             "make them equal, or remove the field",
             at=".accelerator.gpusPerPod",
-            values={"given": "self.accelerator.gpusPerPod", "tensor": tensor},
+            values={"given": "self.accelerator.gpusPerPod", "wanted": wanted},
         ),
         Rule(
             holds=f"{_BACKEND} == 'UCX' || {_HAS_CLAIMS} || {_EFAS}[{_TYPE}] == 0 || {_EFA_PER_POD}.hasValue()"
             f" || {_share_of_efas(role)} > 0",
-            message="{tensor} of the {gpus} GPUs of a {type} node have no whole EFA device of its {efas}; raise the "
+            message="{wanted} of the {gpus} GPUs of a {type} node have no whole EFA device of its {efas}; raise the "
             "value, or set spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
             at=f".{role}.parallelism.tensor",
             values={
-                "tensor": tensor,
+                "wanted": wanted,
                 "gpus": f"{_GPUS}[{_TYPE}]",
                 "efas": f"{_EFAS}[{_TYPE}]",
                 "type": _TYPE,
@@ -261,6 +284,13 @@ SPEC_RULES: Final = (
     *_role_rules("prefill"),
     *_role_rules("decode"),
     Rule(
+        holds=f"self.?transfer.?peersPerDecode.orValue(1) * {_data('prefill')} <= {MAX_PEERS}",
+        message=f"{{peers}} prefill pods of {{ranks}} data-parallel ranks are more than the {MAX_PEERS} engines that one can "
+        "address; ask for fewer",
+        at=".transfer.peersPerDecode",
+        values={"peers": "self.transfer.peersPerDecode", "ranks": _data("prefill")},
+    ),
+    Rule(
         holds=f"{_BACKEND} != 'UCX' || {_EFA_PER_POD}.orValue(0) == 0",
         message="UCX does not use EFA devices; use LIBFABRIC, or remove spec.accelerator.efa.perPod",
         at=".transfer.backend",
@@ -271,5 +301,5 @@ SPEC_RULES: Final = (
         "above 0 or absent",
         at=".transfer.backend",
     ),
-    *scaling_rules(_gpus_of_an_engine("prefill"), _gpus_of_an_engine("decode")),
+    *scaling_rules(_gpus_of_a_pod("prefill"), _gpus_of_a_pod("decode")),
 )

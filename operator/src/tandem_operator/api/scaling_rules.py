@@ -56,7 +56,7 @@ _MAX: Final = "self.scaling.ratio.max"
 
 
 def scaling_rules(prefill_gpus: str, decode_gpus: str) -> tuple[Rule, ...]:
-    """The rules of `spec` as a whole. The arguments are CEL expressions for the GPUs of one engine."""
+    """The rules of `spec` as a whole. The arguments are CEL expressions for the GPUs of one pod."""
     total = f"{_least('prefill')} * {prefill_gpus} + {_least('decode')} * {decode_gpus}"
     return (
         Rule(
@@ -78,7 +78,7 @@ def scaling_rules(prefill_gpus: str, decode_gpus: str) -> tuple[Rule, ...]:
         Rule(
             holds=f"!self.?scaling.?gpuBudget.hasValue() || {total} <= self.scaling.gpuBudget",
             message="{budget} GPUs are fewer than the {total} of at least {prefill} prefill and {decode} decode engines; raise "
-            "it, or lower replicas, autoscaling.minReplicas or parallelism.tensor of spec.prefill or spec.decode",
+            "it, or lower replicas, autoscaling.minReplicas or parallelism of spec.prefill or spec.decode",
             at=".scaling.gpuBudget",
             values={
                 "budget": "self.scaling.gpuBudget",

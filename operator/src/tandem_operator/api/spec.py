@@ -136,7 +136,7 @@ class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
     gpu_resource: Annotated[str, Field(max_length=253)] | None = None
     """Name of the GPUs' resource; default `nvidia.com/gpu`."""
     gpus_per_pod: Annotated[int, Field(ge=0, le=16, json_schema_extra=INT32)] | None = None
-    """GPUs of a pod; default: the role's `parallelism.tensor`."""
+    """GPUs of a pod; default: the role's `parallelism.tensor`, for each of its data-parallel ranks."""
     efa: Efa | None = None
     """EFA devices; default: the pod's share of the node's."""
     hugepages_2mi: Quantity | None = None
@@ -155,10 +155,14 @@ class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
 
 
 class RoleParallelism(ApiModel):
-    """How a role's engine is split."""
+    """How a role's engine is split, and how often it is in a pod."""
 
     tensor: Annotated[int, Field(ge=1, le=16, json_schema_extra=INT32)] | None = None
     """Tensor-parallel size; default 1. Equal in both roles; with `NixlPull` one must be a multiple of the other."""
+    data: Annotated[int, Field(ge=1, le=16, json_schema_extra=INT32)] | None = None
+    """Data-parallel ranks of a pod, behind its one server; default 1. Each has `tensor` GPUs and is an engine of its own to its peers.
+
+    The roles may differ. Only with `Push`."""
 
 
 class Resources(ApiModel, json_schema_extra=rules(RESOURCES_RULES)):
@@ -178,7 +182,7 @@ class _Role(ApiModel):
     autoscaling: Autoscaling | None = None
     """Bounds of what the role's scaler may ask for. `{}` leaves the number to the scaler without bounds."""
     parallelism: RoleParallelism | None = None
-    """How an engine is split over the GPUs of its pod; default: not at all."""
+    """How engines use the GPUs of their pod; default: one engine, not split."""
     args: Arguments = ()
     """Further arguments of `vllm serve`, after `engine.args`."""
     env: Environment = ()

@@ -132,7 +132,7 @@ class Topology(ApiModel):
     digest: Annotated[str, Field(max_length=64)] = ""
     """Changes when any engine's peers change."""
     engines: Annotated[int, Field(json_schema_extra=INT32)] = 0
-    """Engines that have a peer table."""
+    """Engines that have a peer table; data-parallel ranks are engines of their own."""
     pairs: Annotated[int, Field(json_schema_extra=INT32)] = 0
     """Prefill-decode pairs that know each other."""
 

@@ -2,6 +2,7 @@
 """What one engine pod gets of its node: GPUs, EFA devices, CPU and memory."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tandem_operator.api.accelerators import EFA_RESOURCE, GPU_RESOURCE, Profile
@@ -17,15 +18,31 @@ GIBIBYTES_PER_GPU: Final = 32
 and 144 GiB per GPU, p4d.24xlarge), so that it never decides where a pod fits, but keeps it from the first rank of evictions."""
 
 
-def devices_of(accelerator: Accelerator, profile: Profile, backend: Backend, tensor: int, field: str) -> Devices:
+@dataclass(frozen=True)
+class Wanted:
+    """How a role's engines are to use GPUs."""
+
+    field: str
+    """The role's path, as `spec.prefill`."""
+    tensor: int
+    """GPUs of one data-parallel rank."""
+    data: int
+    """Data-parallel ranks of a pod."""
+
+    @property
+    def gpus(self) -> int:
+        """Of a pod."""
+        return self.tensor * self.data
+
+
+def devices_of(accelerator: Accelerator, profile: Profile, backend: Backend, wanted: Wanted) -> Devices:
     """The devices of one pod.
 
     Args:
         accelerator: the spec's.
         profile: of its instance type.
         backend: over which KV moves.
-        tensor: GPUs of one engine.
-        field: the role's in the spec, for errors.
+        wanted: GPUs of the role's engines.
 
     Raises:
         InvalidSpec: the node hasn't as many, or the values contradict each other.
@@ -34,9 +51,9 @@ def devices_of(accelerator: Accelerator, profile: Profile, backend: Backend, ten
     return Devices(
         profile=profile,
         gpu_resource=accelerator.gpu_resource or GPU_RESOURCE,
-        gpus=_gpus(accelerator, profile, tensor, field),
+        gpus=_gpus(accelerator, profile, wanted),
         efa_resource=(accelerator.efa or Efa()).resource or EFA_RESOURCE,
-        efas=_efas(accelerator, profile, backend, tensor, field),
+        efas=_efas(accelerator, profile, backend, wanted),
         uses_efa=backend is Backend.LIBFABRIC,
         hugepages=accelerator.hugepages_2mi,
         claims=claims,
@@ -45,25 +62,32 @@ def devices_of(accelerator: Accelerator, profile: Profile, backend: Backend, ten
     )
 
 
-def _gpus(accelerator: Accelerator, profile: Profile, tensor: int, field: str) -> int:
+def _gpus(accelerator: Accelerator, profile: Profile, wanted: Wanted) -> int:
     if not profile.gpus:
         return 0
-    if tensor > profile.gpus:
+    if wanted.tensor > profile.gpus:
         raise InvalidSpec(
-            f"{field}.parallelism.tensor",
-            f"{tensor} GPUs are more than the {profile.gpus} of a {profile.instance_type} node; ask for fewer",
+            f"{wanted.field}.parallelism.tensor",
+            f"{wanted.tensor} GPUs are more than the {profile.gpus} of a {profile.instance_type} node; ask for fewer",
+        )
+    if wanted.gpus > profile.gpus:
+        raise InvalidSpec(
+            f"{wanted.field}.parallelism.data",
+            f"{wanted.data} ranks of {wanted.tensor} GPUs are more than the {profile.gpus} of a {profile.instance_type} node;"
+            " ask for fewer ranks, and for more replicas",
         )
     given = accelerator.gpus_per_pod
-    if given is not None and given != tensor:
+    if given is not None and given != wanted.gpus:
         raise InvalidSpec(
-            "spec.accelerator.gpusPerPod", f"is {given} but {field}.parallelism.tensor is {tensor}; make them equal"
+            "spec.accelerator.gpusPerPod",
+            f"is {given} but tensor x data of {wanted.field}.parallelism is {wanted.gpus}; make them equal",
         )
-    return given or (0 if accelerator.resource_claims else tensor)
+    return given or (0 if accelerator.resource_claims else wanted.gpus)
 
 
-def _efas(accelerator: Accelerator, profile: Profile, backend: Backend, tensor: int, field: str) -> int:
+def _efas(accelerator: Accelerator, profile: Profile, backend: Backend, wanted: Wanted) -> int:
     given = (accelerator.efa or Efa()).per_pod
-    share = 0 if accelerator.resource_claims or backend is Backend.UCX else profile.efas_for(tensor)
+    share = 0 if accelerator.resource_claims or backend is Backend.UCX else profile.efas_for(wanted.gpus)
     efas = share if given is None else given
     if backend is Backend.UCX and efas:
         raise InvalidSpec(
@@ -72,8 +96,8 @@ def _efas(accelerator: Accelerator, profile: Profile, backend: Backend, tensor: 
     if backend is Backend.LIBFABRIC and not efas and not accelerator.resource_claims:
         if given is None and profile.has_efa:
             raise InvalidSpec(
-                f"{field}.parallelism.tensor",
-                f"{tensor} of the {profile.gpus} GPUs of a {profile.instance_type} node have no whole EFA device;"
+                f"{wanted.field}.parallelism.tensor",
+                f"{wanted.gpus} of the {profile.gpus} GPUs of a {profile.instance_type} node have no whole EFA device;"
                 " raise it, or set spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
             )
         raise InvalidSpec("spec.transfer.backend", "LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA")

@@ -7,6 +7,7 @@ from tandem_connector.contract import environment as contract
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import (
     CONFIG_HASH_ANNOTATION,
+    DATA_LABEL,
     ENGINE_LABEL,
     PEERS_ANNOTATION,
     REVISION_LABEL,
@@ -94,6 +95,7 @@ def _template(resolved: Resolved, pool: Pool, config: Manifest) -> dict[str, Any
                 ENGINE_LABEL: resolved.name,
                 REVISION_LABEL: revision_of(resolved),
                 TENSOR_LABEL: str(pool.tensor),
+                **({DATA_LABEL: str(pool.data)} if pool.data > 1 else {}),
             },
             "annotations": {CONFIG_HASH_ANNOTATION: hash_of(config["data"])},
         },
@@ -146,7 +148,7 @@ def _engine(resolved: Resolved, pool: Pool) -> dict[str, Any]:
         "env": engine_environment(resolved, pool),
         "ports": [
             {"name": "http", "containerPort": contract.HTTP_PORT, "protocol": "TCP"},
-            {"name": SIDE_CHANNEL_PORT_NAME, "containerPort": resolved.side_channel_port, "protocol": "TCP"},
+            *_side_channels(resolved, pool),
         ],
         **({"resources": resources} if resources else {}),
         "securityContext": accelerate.security_context(pool),
@@ -154,6 +156,13 @@ def _engine(resolved: Resolved, pool: Pool) -> dict[str, Any]:
         "lifecycle": {"preStop": _before_it_ends(pool)},
         "volumeMounts": _mounts(resolved),
     }
+
+
+def _side_channels(resolved: Resolved, pool: Pool) -> list[dict[str, Any]]:
+    """One for each data-parallel rank."""
+    first = resolved.side_channel_port
+    names = (f"{SIDE_CHANNEL_PORT_NAME}-{rank}" if rank else SIDE_CHANNEL_PORT_NAME for rank in range(pool.data))
+    return [{"name": name, "containerPort": port, "protocol": "TCP"} for port, name in enumerate(names, first)]
 
 
 def engine_environment(resolved: Resolved, pool: Pool) -> list[dict[str, Any]]:
@@ -165,6 +174,7 @@ def engine_environment(resolved: Resolved, pool: Pool) -> list[dict[str, Any]]:
         {"name": contract.ROLE, "value": str(pool.role)},
         {"name": contract.PEERS_FILE, "value": contract.PEERS_PATH},
         {"name": contract.STATUS_FILE, "value": contract.STATUS_PATH},
+        *([{"name": contract.DATA_PARALLEL, "value": str(pool.data)}] if pool.data > 1 else []),
         *key_variables(resolved),
         # NIXL's listener, or the exchange's, binds to this address.
         {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": pod_ip},
@@ -194,6 +204,8 @@ def _probes() -> dict[str, Any]:
     connection that says nothing without a word. A container has one readiness probe, hence one program for both doors. It
     costs a start of Python without `site`: some 20 ms of CPU every 5 seconds. Only a new process brings a listener back, so
     liveness asks the same, with much patience: a restart costs the weights and all KV.
+
+    Where a pod has data-parallel ranks, each has a listener and says how it is, and the pod is ready when all are.
 
     An engine with too many blocks in quarantine isn't ready: the front door and its peers leave it alone until the engines that it
     waits for are gone. Most often these end first, so liveness puts up with that for half an hour (`probe.py`).

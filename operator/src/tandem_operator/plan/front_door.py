@@ -80,6 +80,7 @@ def router_arguments(resolved: Resolved) -> list[str]:
     """
     return [
         *_selectors(resolved),
+        *_ranks(resolved),
         "--service-discovery",
         *("--service-discovery-namespace", resolved.namespace),
         *("--service-discovery-port", str(HTTP_PORT)),
@@ -105,6 +106,15 @@ def _selectors(resolved: Resolved) -> list[str]:
         "--vllm-pd-disaggregation",
         *("--kv-connector", "nixl"),
     ]
+
+
+def _ranks(resolved: Resolved) -> list[str]:
+    """A data-parallel rank is where a session is warm: the router chooses it, in place of vLLM's server, which takes turns.
+
+    All pods have to have as many, which the label that it selects by sees to (`plan/topology.py`).
+    """
+    ranks = resolved.pools[Role.DECODE].data
+    return ["--intra-node-data-parallel-size", str(ranks)] if ranks > 1 else []
 
 
 def _words(resolved: Resolved, role: Role) -> list[str]:

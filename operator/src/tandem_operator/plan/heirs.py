@@ -43,20 +43,22 @@ def heirs(
     for pod in sorted(pods.values(), key=lambda each: (each.ordinal, each.uid)):
         if pod.exchanges and pod.peer:
             alike[pod.role, kinds[pod.uid]].append(pod)
-    return {uid: heir for members in alike.values() for uid, heir in _Alike(members, peers).decide().items()}
+    ranks = {pod.uid: pod.ranks for pod in pods.values()}
+    return {uid: heir for members in alike.values() for uid, heir in _Alike(members, peers, ranks).decide().items()}
 
 
 class _Alike:
     """Engines that may succeed each other."""
 
-    def __init__(self, members: Sequence[EnginePod], peers: Mapping[str, Set[str]]) -> None:
+    def __init__(self, members: Sequence[EnginePod], peers: Mapping[str, Set[str]], ranks: Mapping[str, int]) -> None:
         self._members = members
         self._peers = peers
         self._by_engine = {pod.peer.engine: pod for pod in members if pod.peer}
         self._staying = {pod.uid: pod for pod in members if pod.peer and pod.peer.state is not EngineState.DRAINING}
         self._found: dict[str, str] = {}
         self._succeeded: Counter[str] = Counter()
-        self._known = Counter({pod.uid: len(peers[pod.uid]) for pod in members})
+        self._known = Counter({pod.uid: sum(ranks.get(peer, 1) for peer in peers[pod.uid]) for pod in members})
+        """Engines that each has to address. A pod's data-parallel ranks are as many."""
 
     def decide(self) -> Mapping[str, str]:
         """The heir of each, by UID."""
@@ -95,12 +97,13 @@ class _Alike:
 
     def _may_know(self, pod: EnginePod, heir: EnginePod) -> bool:
         """Whether both have room for each other in their tables."""
-        know_each_other = self._found.get(heir.uid) == pod.uid
-        return know_each_other or max(self._known[pod.uid], self._known[heir.uid]) < MAX_PEERS
+        if self._found.get(heir.uid) == pod.uid:
+            return True
+        return max(self._known[pod.uid] + heir.ranks, self._known[heir.uid] + pod.ranks) <= MAX_PEERS
 
     def _name(self, pod: EnginePod, heir: EnginePod) -> None:
         if self._found.get(heir.uid) != pod.uid:
-            self._known.update((pod.uid, heir.uid))
+            self._known.update({pod.uid: heir.ranks, heir.uid: pod.ranks})
         self._found[pod.uid] = heir.uid
         if pod.uid in self._staying:
             self._succeeded[heir.uid] += 1

@@ -44,6 +44,7 @@ def launch_script(resolved: Resolved, pool: Pool) -> str:
         revision=None if model.volume else model.revision,
         served_name=model.served_name,
         tensor=pool.tensor,
+        data=pool.data,
         block_size=resolved.block_size,
         shutdown_seconds=pool.ending.shutdown,
         transfer=transfer_arguments(resolved),

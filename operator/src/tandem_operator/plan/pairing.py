@@ -25,7 +25,7 @@ def pairing(
         present: pairs that there are; those with engines that aren't given, or that don't fit, go.
         per_decode: how many prefill engines a decode engine has if there are so many that stay. One with a single
             prefill engine that is ready may have one more, until another one is.
-        most: how many pairs an engine may have at all.
+        most: how many engines an engine may address at all. A pod's data-parallel ranks are as many.
     """
     kinds: dict[tuple[str, ...], list[Engine]] = defaultdict(list)
     for engine in sorted(engines, key=lambda each: each.uid):
@@ -46,10 +46,12 @@ class _Kind:
 
     def __init__(self, engines: Sequence[Engine], present: Iterable[Pair], per_decode: int, most: int) -> None:
         self._pairs = Pairs(engines, present)
-        self._most = most
+        # As if all pods of the other role had the most ranks: they have the same number, but while that is changed.
+        self._most_of_prefill = _room(most, self._pairs.decodes)
+        self._most_of_decode = _room(most, self._pairs.prefills)
         self._staying = self._pairs.staying(Role.PREFILL)
         self._served = self._pairs.staying(Role.DECODE)
-        self._wanted = min(per_decode, len(self._staying), most)
+        self._wanted = min(per_decode, len(self._staying), self._most_of_decode)
         needed, among = self._wanted * len(self._served), max(len(self._staying), 1)
         self._share = needed // among
         """Of pairs, of one prefill engine."""
@@ -59,7 +61,9 @@ class _Kind:
         """A prefill engine with so many decode engines gets no more while others have fewer, wherever they are."""
         self._shorten()
         self._asked = [p for p in self._staying if self._pairs.prefills[p].standing is Standing.READY]
-        self._any, self._ready = (Nearest(self._pairs, some, most) for some in (self._staying, self._asked))
+        self._any, self._ready = (
+            Nearest(self._pairs, some, self._most_of_prefill) for some in (self._staying, self._asked)
+        )
 
     def decide(self) -> Iterable[Pair]:
         """The pairs that there should be."""
@@ -79,10 +83,10 @@ class _Kind:
             for p in self._worst(d, staying, len(staying) - with_one_more):
                 pairs.part(p, d)
         for d, peers in enumerate(pairs.of_decode):
-            for p in self._worst(d, peers, len(peers) - self._most):
+            for p in self._worst(d, peers, len(peers) - self._most_of_decode):
                 pairs.part(p, d)
         for p, peers in enumerate(pairs.of_prefill):
-            for d in self._spare(p)[: max(len(peers) - self._most, 0)]:
+            for d in self._spare(p)[: max(len(peers) - self._most_of_prefill, 0)]:
                 pairs.part(p, d)
 
     def _worst(self, d: int, among: Iterable[int], count: int) -> list[int]:
@@ -118,14 +122,14 @@ class _Kind:
         """Give decode engines what they lack, each its first before any its second."""
         for number in range(self._wanted):
             for d in self._served:
-                if self._pairs.counted[d] <= number and len(self._pairs.of_decode[d]) < self._most:
+                if self._pairs.counted[d] <= number and len(self._pairs.of_decode[d]) < self._most_of_decode:
                     self._pair_with_nearest(d)
 
     def _pair_with_nearest(self, d: int) -> None:
         p = None
         if not self._pairs.ready[d]:
             p = self._ready.to(d, self._enough)
-        for below in (self._enough, self._most):
+        for below in (self._enough, self._most_of_prefill):
             p = self._any.to(d, below) if p is None else p
         if p is not None:
             self._pair(p, d)
@@ -137,14 +141,14 @@ class _Kind:
             if not self._asked or pairs.ready[d]:
                 continue
             p = self._ready.to(d, self._enough)
-            p = self._ready.to(d, self._most) if p is None else p
+            p = self._ready.to(d, self._most_of_prefill) if p is None else p
             if p is None:
                 p = self._take_from_others()
                 if p is None:
                     # All are with those that have no other.
                     break
                 ended = True
-            for other in self._worst(d, pairs.of_decode[d], len(pairs.of_decode[d]) + 1 - self._most):
+            for other in self._worst(d, pairs.of_decode[d], len(pairs.of_decode[d]) + 1 - self._most_of_decode):
                 self._part(other, d)
                 ended = True
             self._pair(p, d)
@@ -181,7 +185,7 @@ class _Kind:
 
     def _take_over(self, p: int, donors: Sequence[int]) -> bool:
         pairs = self._pairs
-        if len(pairs.of_prefill[p]) >= self._most:
+        if len(pairs.of_prefill[p]) >= self._most_of_prefill:
             return False
         for donor in donors:
             if pairs.load[donor] <= self._share:
@@ -211,3 +215,8 @@ class _Kind:
     def _tell(self, p: int) -> None:
         self._any.changed(p)
         self._ready.changed(p)
+
+
+def _room(most: int, others: Iterable[Engine]) -> int:
+    """For how many pods of the others there is room; one at least."""
+    return max(1, most // max((engine.ranks for engine in others), default=1))

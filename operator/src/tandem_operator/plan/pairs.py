@@ -32,6 +32,8 @@ class Engine:
     place: tuple[str, ...]
     """Where it is, from the zone down to its own switch; as far as is known."""
     standing: Standing
+    ranks: int = 1
+    """Of its pod: as many engines its peers have to address. Pairs are of whole pods."""
 
 
 class Pair(NamedTuple):

@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from tandem_connector.contract.environment import HTTP_PORT, SIDE_CHANNEL_PORT
-from tandem_connector.contract.peers import Address, Network, Parallelism, Peer, PeerTable
+from tandem_connector.contract.peers import MAX_RANKS, Address, Network, Parallelism, Peer, PeerTable
 from tandem_connector.contract.types import EngineId, EngineState, Role
 from tandem_operator.api.names import (
+    DATA_LABEL,
     FORMER_PEERS_ANNOTATION,
     NETWORK_LAYER_LABEL_PREFIX,
     PEERS_ANNOTATION,
@@ -44,6 +45,8 @@ class EnginePod:
     ready: bool
     """Kubernetes calls it ready, and its node still answers."""
     terminating: bool
+    ranks: int
+    """Its engines, which others have to address: data-parallel ranks are engines of their own."""
     is_over: bool
     """It is terminating, and its engine's process has ended: there won't be another."""
     exchanges: bool
@@ -143,6 +146,7 @@ def _read(manifest: Manifest, nodes: Mapping[str, Manifest]) -> EnginePod | None
         template=labels.get(_HASH_LABEL, ""),
         ready=ready,
         terminating=terminating,
+        ranks=_ranks(labels) or 1,
         is_over=_is_over(manifest),
         exchanges=_side_channel_port(manifest) != SIDE_CHANNEL_PORT,
         labelled_routable=labels.get(ROUTABLE_LABEL) == "true",
@@ -160,8 +164,8 @@ def _peer(manifest: Manifest, role: Role, state: EngineState, network: Network) 
     labels = metadata.get("labels") or {}
     start = _start(status.get("containerStatuses") or ())
     address, port = status.get("podIP"), _side_channel_port(manifest)
-    tensor = labels.get(TENSOR_LABEL, "")
-    if not start or not address or not port or not tensor.isdecimal() or int(tensor) < 1:
+    tensor, ranks = labels.get(TENSOR_LABEL, ""), _ranks(labels)
+    if not start or not address or not port or not tensor.isdecimal() or int(tensor) < 1 or not ranks:
         return None
     return Peer(
         engine=EngineId(f"{metadata['uid']}-{start}"),
@@ -169,10 +173,16 @@ def _peer(manifest: Manifest, role: Role, state: EngineState, network: Network) 
         role=role,
         state=state,
         address=Address(host=address, http_port=HTTP_PORT, side_channel_port=port),
-        parallelism=Parallelism(tensor=int(tensor)),
+        parallelism=Parallelism(tensor=int(tensor), data=ranks),
         revision=labels.get(REVISION_LABEL, ""),
         network=network,
     )
+
+
+def _ranks(labels: Mapping[str, str]) -> int | None:
+    """Data-parallel ranks; None when the label says nothing that can be."""
+    ranks = labels.get(DATA_LABEL, "1")
+    return int(ranks) if ranks.isdecimal() and 1 <= int(ranks) <= MAX_RANKS else None
 
 
 def _side_channel_port(manifest: Manifest) -> int | None:

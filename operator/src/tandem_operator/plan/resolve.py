@@ -33,7 +33,7 @@ from tandem_operator.api.spec import (
 )
 from tandem_operator.api.transfer import Backend, Protocol, Transfer
 from tandem_operator.api.values import percent_of, seconds_of
-from tandem_operator.plan.devices import devices_of, usual_requests
+from tandem_operator.plan.devices import Wanted, devices_of, usual_requests
 from tandem_operator.plan.ending import ending
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolved import (
@@ -129,6 +129,13 @@ def _transfer(given: Transfer) -> PushTransfer | NixlTransfer:
 
 def _wiring(spec: Spec) -> Wiring:
     transfer, drain = spec.transfer or Transfer(), _drain_of(spec)
+    ranks = (spec.prefill.parallelism or RoleParallelism()).data or 1
+    if (transfer.peers_per_decode or 1) * ranks > MAX_PEERS:
+        raise InvalidSpec(
+            "spec.transfer.peersPerDecode",
+            f"{transfer.peers_per_decode} prefill pods of {ranks} data-parallel ranks are more than the {MAX_PEERS} engines"
+            " that one can address; ask for fewer",
+        )
     return Wiring(peers_per_decode=transfer.peers_per_decode or PEERS_PER_DECODE, migrate=drain.migrate is not False)
 
 
@@ -144,6 +151,13 @@ def _check_pull(spec: Spec) -> None:
             "has no effect with spec.transfer.protocol: NixlPull; remove the field, or set that to Push",
         )
     for role, given in ((Role.PREFILL, spec.prefill), (Role.DECODE, spec.decode)):
+        ranks = (given.parallelism or RoleParallelism()).data or 1
+        if ranks > 1:
+            raise InvalidSpec(
+                f"spec.{role}.parallelism.data",
+                f"{ranks} data-parallel ranks need spec.transfer.protocol: Push; set that, or remove the field and ask for more"
+                " replicas",
+            )
         bounds = given.autoscaling or Autoscaling()
         numbers = {
             "replicas": given.replicas,
@@ -209,9 +223,10 @@ def _version_of(image: str) -> str:
 def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
     given: Prefill | Decode = spec.prefill if role is Role.PREFILL else spec.decode
     field = f"spec.{role}"
-    tensor = (given.parallelism or RoleParallelism()).tensor or 1
+    parallelism = given.parallelism or RoleParallelism()
+    wanted = Wanted(field, tensor=parallelism.tensor or 1, data=parallelism.data or 1)
     overlay = given.pod_template or {}
-    devices = devices_of(spec.accelerator, profile, backend, tensor, field)
+    devices = devices_of(spec.accelerator, profile, backend, wanted)
     resources = given.resources or Resources()
     limits = dict(resources.limits or {})
     sizing = sizing_of(given, field, MAX_PEERS if protocol_of(spec) is Protocol.NIXL_PULL else MAX_REPLICAS)
@@ -219,11 +234,12 @@ def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
         role=role,
         replicas=sizing.first,
         sizing=sizing,
-        tensor=tensor,
-        gpus=tensor if profile.gpus else 0,
+        tensor=wanted.tensor,
+        data=wanted.data,
+        gpus=wanted.gpus if profile.gpus else 0,
         arguments=(*spec.engine.args, *given.args),
         environment=_environment(("spec.engine.env", spec.engine.env), (f"{field}.env", given.env)),
-        requests={**usual_requests(profile, tensor, limits), **(resources.requests or {})},
+        requests={**usual_requests(profile, wanted.gpus, limits), **(resources.requests or {})},
         limits=limits,
         devices=devices,
         overlay=overlay,

@@ -80,8 +80,10 @@ class Pool:
     """Engines that there are to be now."""
     sizing: Sizing
     tensor: int
+    data: int
+    """Data-parallel ranks of one pod."""
     gpus: int
-    """Of one engine, whichever way they come; 0 on CPUs."""
+    """Of one pod, whichever way they come; 0 on CPUs."""
     arguments: tuple[str, ...]
     """The user's, shared ones first."""
     environment: tuple[Manifest, ...]

@@ -43,7 +43,7 @@ def pod_patches(observed: Observed, resolved: Resolved, revision: str) -> tuple[
         listed = tuple(peer for other in sorted(known[uid]) if (peer := pods[other].peer))
         heir = _engine_of(pods.get(heir_of.get(uid, "")))
         annotations = peer_annotations(pod, Told(listed, _drain(pod, heir), heir), alive, following)
-        routable = pod.ready and not pod.terminating and pod.revision == revision
+        routable = pod.ready and not pod.terminating and pod.revision == revision and _has_its_ranks(pod, resolved)
         if annotations != pod.annotations or routable != pod.labelled_routable:
             labels = {ROUTABLE_LABEL: "true"} if routable else {}
             patches.append(PodPatch(name=pod.name, uid=uid, labels=labels, annotations=annotations))
@@ -62,7 +62,7 @@ def summary(observed: Observed) -> Topology:
     tables = {pod.uid: pod.table for pod in pods}
     content = "\n".join(f"{uid}={table.digest}" for uid, table in sorted(tables.items()) if table)
     known = {
-        (pod.uid, peer.engine)
+        (pod.uid, peer.engine): pod.ranks * peer.parallelism.data
         for pod in pods
         if pod.role is Role.DECODE and pod.table
         for peer in pod.table.peers
@@ -71,8 +71,8 @@ def summary(observed: Observed) -> Topology:
     return Topology(
         generation=newest_generation(observed, pods),
         digest=hashlib.sha256(content.encode()).hexdigest()[:16],
-        engines=sum(1 for table in tables.values() if table),
-        pairs=len(known),
+        engines=sum(pod.ranks for pod in pods if pod.table),
+        pairs=sum(known.values()),
     )
 
 
@@ -107,6 +107,12 @@ def _peers(
     return {uid: frozenset(others) for uid, others in known.items()}
 
 
+def _has_its_ranks(pod: EnginePod, resolved: Resolved) -> bool:
+    """The front door sends each turn to a data-parallel rank, and a server refuses one that it doesn't have."""
+    chosen = resolved.front_door.enabled and pod.role is Role.DECODE
+    return not chosen or pod.ranks == resolved.pools[Role.DECODE].data
+
+
 def _engine(pod: EnginePod, kind: tuple[str, ...]) -> Engine:
     match pod.peer.state if pod.peer else None:
         case EngineState.READY:
@@ -115,7 +121,8 @@ def _engine(pod: EnginePod, kind: tuple[str, ...]) -> Engine:
             standing = Standing.STARTING
         case EngineState.DRAINING | None:
             standing = Standing.LEAVING
-    return Engine(pod.uid, pod.role, kind, (pod.network.zone or "", *pod.network.layers), standing)
+    place = (pod.network.zone or "", *pod.network.layers)
+    return Engine(pod.uid, pod.role, kind, place, standing, pod.ranks)
 
 
 def _present(pod: EnginePod) -> Iterator[Pair]:
