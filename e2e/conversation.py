@@ -2,8 +2,9 @@
 """A scripted conversation of several turns over the OpenAI API, streamed, as an agent has it: each turn resends all."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from openai import OpenAI
 from openai.types.chat import ChatCompletionMessageParam
@@ -45,14 +46,15 @@ class Conversation:
         system: str = SYSTEM,
         max_tokens: int = 96,
         timeout: float = 300.0,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`session` goes along as `x-session-id`, by which a gateway keeps a conversation on one engine."""
+        """`session` goes along as `x-session-id`, by which a gateway keeps a conversation on one engine; `headers` do too."""
         self._client = OpenAI(
             base_url=f"{base_url}/v1",
             api_key="none",
             timeout=timeout,
             max_retries=0,
-            default_headers={"x-session-id": session},
+            default_headers={"x-session-id": session, **headers},
         )
         self._model = model
         self._max_tokens = max_tokens
@@ -99,10 +101,16 @@ class Conversation:
 
 
 def held(
-    base_url: str, model: str, *, session: str, script: Sequence[str] = SCRIPT, system: str = SYSTEM
+    base_url: str,
+    model: str,
+    *,
+    session: str,
+    script: Sequence[str] = SCRIPT,
+    system: str = SYSTEM,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Turn]:
     """The turns of a whole conversation, each answered before the next is asked."""
-    conversation = Conversation(base_url, model, session=session, system=system)
+    conversation = Conversation(base_url, model, session=session, system=system, headers=headers)
     try:
         for text in script:
             yield conversation.say(text)

@@ -30,14 +30,15 @@ def nothing_is_held(*engines: Engine, within: float = 15.0) -> None:
 
 def metrics_now(engine: Engine) -> str:
     """Its metrics as they are now. They go with steps: those of an engine that computes nothing are of long ago."""
-    ask(engine, [400, 401, 402], output=1)
+    for rank in engine.ranks:
+        ask(engine, [400, 401, 402], output=1, rank=rank)
     return engine.metrics()
 
 
 def _is_free(engine: Engine) -> bool:
     metrics = metrics_now(engine)
     held = sum(value_of(metrics, f"tandem_{name}") for name in _HELD)
-    return held == 0 and value_of(metrics, "tandem_healthy") == 1
+    return held == 0 and value_of(metrics, "tandem_healthy") == len(engine.ranks)
 
 
 def all_blocks_free(engine: Engine, within: float) -> None:

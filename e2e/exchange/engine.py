@@ -3,10 +3,8 @@
 
 import json
 import os
-import random
 import secrets
 import signal
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -14,15 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from e2e.account import EngineAccount
 from e2e.engine.environment import EngineEnvironment
 from e2e.engine.serve import plain_engine
 from e2e.engine.variables import CPU, Device
-from tandem_connector.contract.environment import PEERS_FILE, ROLE, STATUS_FILE
+from e2e.exchange.ports import Ports
+from tandem_connector.asking.wire import RANK_HEADER
+from tandem_connector.contract.environment import PEERS_FILE, RANK_SUFFIX, ROLE, STATUS_FILE
 from tandem_connector.contract.peers import Address, Parallelism, Peer
-from tandem_connector.contract.types import EngineId, EngineState, Role, pod_of
+from tandem_connector.contract.types import EngineId, EngineState, Role, engine_of_rank, pod_of
 from tandem_connector.vllm.journal import read_journal
 from tandem_connector.vllm.settings import API_KEY_VARIABLE, HOST_VARIABLE, PORT_VARIABLE
 
@@ -36,9 +36,6 @@ _WITHOUT_NUMA_NODES = (
     'mount -t tmpfs none /sys/devices/system/node && exec "$@"',
     "sh",
 )
-# Below those that Linux gives to whoever connects, and that Kubernetes gives to node ports: an engine takes its port only
-# when it has loaded everything, a minute after it was chosen.
-_PORTS = range(10_000, 30_000)
 _ROOT = Path(__file__).parents[2]
 
 
@@ -56,6 +53,8 @@ class EngineSpec:
     """More of `kv_connector_extra_config`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     tensor_parallel: int = 1
+    data_parallel: int = 1
+    """Ranks behind its one server, each an engine of its own to peers."""
     device: Device = CPU
     upstream: Mapping[str, Any] | None = None
     """For an engine without a role: vLLM's NixlConnector instead of no connector, with this `kv_connector_extra_config`."""
@@ -63,19 +62,6 @@ class EngineSpec:
     """Where the connector's class is; `e2e.exchange.window.MODULE` has one with windows in it."""
     listed_start: str | None = None
     """What peer tables call the start of its process, which an operator doesn't know by its own name. None: as it does itself."""
-
-
-@dataclass(frozen=True)
-class Ports:
-    """Where an engine listens on 127.0.0.1: for HTTP, and for the exchange."""
-
-    http: int
-    side: int
-
-    @classmethod
-    def free(cls) -> Self:
-        """Ports that nobody uses now."""
-        return cls(free_port(), free_port())
 
 
 class Engine:
@@ -124,7 +110,8 @@ class Engine:
             )
 
     def _arguments(self) -> Sequence[str]:
-        common = ("--block-size", str(BLOCK_SIZE), "--prefix-caching-hash-algo", "sha256_cbor")
+        ranks = ("--data-parallel-size", str(self.spec.data_parallel)) if self.spec.data_parallel > 1 else ()
+        common = ("--block-size", str(BLOCK_SIZE), "--prefix-caching-hash-algo", "sha256_cbor", *ranks)
         connector = self._connector()
         if connector is None:
             return (*common, "--enable-prompt-tokens-details")
@@ -198,7 +185,7 @@ class Engine:
             role=self.spec.role,
             state=state,
             address=Address(host="127.0.0.1", http_port=self.http_port, side_channel_port=self.ports.side),
-            parallelism=Parallelism(tensor=self.spec.tensor_parallel),
+            parallelism=Parallelism(tensor=self.spec.tensor_parallel, data=self.spec.data_parallel),
             revision="same",
         )
 
@@ -208,8 +195,24 @@ class Engine:
         fresh.write_text(content)
         fresh.replace(self.peers_file)
 
-    def post(self, path: str, body: Any = None, timeout: float = 60.0) -> Any:
+    @property
+    def ranks(self) -> Sequence[int | None]:
+        """Its data-parallel ranks; None of an engine that is alone."""
+        return range(self.spec.data_parallel) if self.spec.data_parallel > 1 else (None,)
+
+    @property
+    def ids(self) -> tuple[EngineId, ...]:
+        """How its ranks name themselves to peers."""
+        return tuple(self.id if rank is None else engine_of_rank(self.id, rank) for rank in self.ranks)
+
+    def post(self, path: str, body: Any = None, timeout: float = 60.0, rank: int | None = None) -> Any:
         """The JSON that it answers; None for an empty answer.
+
+        Args:
+            path: of the URL.
+            body: what to send as JSON.
+            timeout: seconds.
+            rank: the data-parallel rank that is to answer; None leaves that to the server.
 
         Raises:
             urllib.error.HTTPError: it answered with an error.
@@ -217,6 +220,7 @@ class Engine:
         data = b"" if body is None else json.dumps(body).encode()
         key = self.spec.environment.get(API_KEY_VARIABLE)
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        headers |= {RANK_HEADER: str(rank)} if rank is not None else {}
         request = urllib.request.Request(self.url + path, data, headers, method="POST")
         with urllib.request.urlopen(request, timeout=timeout) as response:
             content = response.read()
@@ -232,11 +236,17 @@ class Engine:
         """What vLLM itself counted."""
         return EngineAccount.parse(self.metrics())
 
-    def turns(self) -> list[dict[str, Any]]:
-        """The accounts of the turns that have ended here, the connector's own, the first one first."""
-        if not self.journal.exists():
-            return []
-        return [json.loads(bytes(entry.content)) for entry in read_journal(self.journal) if entry.kind == "turn"]
+    def turns(self, rank: int | None = None) -> list[dict[str, Any]]:
+        """The accounts of the turns that have ended here, the connector's own, the first one first; of one rank, or of all."""
+        ranks = self.ranks if rank is None else (rank,)
+        journals = (self.of_rank(self.journal, each) for each in ranks)
+        entries = (entry for each in journals if each.exists() for entry in read_journal(each) if entry.kind == "turn")
+        return [json.loads(bytes(entry.content)) for entry in sorted(entries, key=lambda entry: entry.at)]
+
+    @staticmethod
+    def of_rank(file: Path, rank: int | None) -> Path:
+        """A data-parallel rank's own file beside the one of the first."""
+        return file.with_name(f"{file.name}{RANK_SUFFIX}{rank}") if rank else file
 
     def cpu_seconds(self) -> float:
         """CPU time that its processes have used."""
@@ -283,15 +293,6 @@ class Engine:
                     if os.getsid(int(entry.name)) == self._process.pid:
                         found.append(int(entry.name))
         return found
-
-
-def free_port() -> int:
-    """A port that nobody uses now, and that nobody is given by chance."""
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def _cpu_seconds(pid: int) -> float:

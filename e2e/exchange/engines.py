@@ -8,7 +8,8 @@ from typing import Final, Self
 
 from e2e.cluster.progress import wait_until
 from e2e.engine.environment import EngineEnvironment
-from e2e.exchange.engine import BLOCK_SIZE, Engine, EngineSpec, Ports
+from e2e.exchange.engine import BLOCK_SIZE, Engine, EngineSpec
+from e2e.exchange.ports import Ports
 from tandem_connector.contract.peers import MAX_GONE, Drain, Peer, PeerTable
 from tandem_connector.contract.types import EngineState, Generation, pod_of
 
@@ -46,7 +47,8 @@ class Engines:
         if before is not None:
             self._replaced.append(before)
             pod = pod_of(before.id) if ports == before.ports else f"{name}.{len(self._replaced)}"
-        engine = Engine(name, spec, self._environment, self._model, self._folder, ports=ports or Ports.free(), pod=pod)
+        ports = ports or Ports.free(spec.data_parallel)
+        engine = Engine(name, spec, self._environment, self._model, self._folder, ports=ports, pod=pod)
         self._exits.callback(engine.stop)
         self._engines[name] = engine
         return engine
@@ -137,14 +139,15 @@ class Engines:
         chosen = [self._engines[name] for name in names or self._engines]
         for engine in chosen:
             peers = [
-                other.id
+                peer
                 for other in chosen
                 if engine.spec.role is not None and other.alive and other.spec.role is engine.spec.role.other
+                for peer in other.ids
             ]
 
             def joined(engine: Engine = engine, peers: Sequence[str] = tuple(peers)) -> bool:
                 log = engine.log.read_text(errors="replace")
-                return all(f"writer_peer_added peer={peer}" in log for peer in peers)
+                return all(log.count(f"writer_peer_added peer={peer}") >= len(engine.ranks) for peer in peers)
 
             # The ranks connect with the next step, so this is not before they have.
             if peers and engine.alive:

@@ -11,6 +11,11 @@ def is_stopped(engine: Engine) -> bool:
     return any(fields and fields[0] == "T" for fields in map(_stat, engine.processes()))
 
 
+def named(engine: Engine, part: str) -> list[int]:
+    """Process ids of those of its processes that have this in their title."""
+    return [pid for pid in engine.processes() if part.encode() in _title(pid)]
+
+
 def resident_bytes(engine: Engine) -> int:
     """Memory that its processes have, all of them together; what they share counts for each."""
     page = 4096
@@ -23,3 +28,10 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def _title(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

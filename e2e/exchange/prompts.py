@@ -47,8 +47,16 @@ class Answer:
     tokens: tuple[int, ...]
 
 
-def ask(engine: Engine, ids: list[int], *, output: int = OUTPUT, timeout: float = 120.0, **more: Any) -> Answer:
-    """Complete a prompt greedily, not streamed.
+def ask(
+    engine: Engine,
+    ids: list[int],
+    *,
+    output: int = OUTPUT,
+    timeout: float = 120.0,
+    rank: int | None = None,
+    **more: Any,
+) -> Answer:
+    """Complete a prompt greedily, not streamed; by the engine's data-parallel rank `rank`, if it is said.
 
     Raises:
         urllib.error.HTTPError: the engine answered with an error.
@@ -61,7 +69,7 @@ def ask(engine: Engine, ids: list[int], *, output: int = OUTPUT, timeout: float 
         "return_token_ids": True,
         **more,
     }
-    answer = engine.post("/v1/completions", body, timeout=timeout)
+    answer = engine.post("/v1/completions", body, timeout=timeout, rank=rank)
     (choice,) = answer["choices"]
     account = (answer.get("kv_transfer_params") or {}).get("tandem", {})
     return Answer(choice["text"], account, tuple(choice["token_ids"]))

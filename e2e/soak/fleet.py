@@ -8,9 +8,10 @@ from contextlib import ExitStack, asynccontextmanager
 from enum import Enum, auto
 from pathlib import Path
 
-from e2e.exchange.engine import Engine, EngineSpec, Ports
+from e2e.exchange.engine import Engine, EngineSpec
 from e2e.exchange.engines import Engines
 from e2e.exchange.front import Front
+from e2e.exchange.ports import Ports
 from tandem_connector.contract.peers import PeerTable
 from tandem_connector.contract.types import EngineId, EngineState, Role
 

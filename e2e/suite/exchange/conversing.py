@@ -9,6 +9,7 @@ from e2e.conversation import Turn, held
 from e2e.engine.model import MODEL_NAME
 from e2e.exchange.engines import BLOCK_SIZE, Engine
 from e2e.exchange.numbers import value_of
+from tandem_connector.asking.wire import RANK_HEADER
 
 _LANDING: Final = 10.0
 """Seconds for what decode computed to be at prefill."""
@@ -25,7 +26,9 @@ class Held:
     """Blocks that had come back to prefill before each turn."""
 
 
-def converse(prefill: Engine, decode: Engine, *, model: str = MODEL_NAME, block: int = BLOCK_SIZE) -> Held:
+def converse(
+    prefill: Engine, decode: Engine, *, model: str = MODEL_NAME, block: int = BLOCK_SIZE, rank: int | None = None
+) -> Held:
     """Hold the conversation; each turn begins when prefill has what decode computed in the one before.
 
     Args:
@@ -33,10 +36,12 @@ def converse(prefill: Engine, decode: Engine, *, model: str = MODEL_NAME, block:
         decode: the client speaks to this one.
         model: the served model, or an adapter.
         block: tokens per KV block.
+        rank: which of decode's data-parallel ranks, if it has some.
     """
+    headers = {} if rank is None else {RANK_HEADER: str(rank)}
     turns, landed = [], []
     began, before, already = len(prefill.turns()), len(decode.turns()), _landed(prefill)
-    for turn in held(decode.url, model, session="exchange"):
+    for turn in held(decode.url, model, session="exchange", headers=headers):
         turns.append(turn)
         expected = already + sum(blocks_filled(account, block) for account in decode.turns()[before:])
         wait_until("blocks to come back to prefill", lambda up_to=expected: _landed(prefill) >= up_to, _LANDING)  # type: ignore[misc]

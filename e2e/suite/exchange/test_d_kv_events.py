@@ -17,10 +17,10 @@ import pytest
 from e2e.cluster.progress import wait_until
 from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME
-from e2e.exchange.engine import free_port
 from e2e.exchange.engines import BLOCK_SIZE, Engine, Engines, EngineSpec, running
 from e2e.exchange.kv_events import Heard, listening, publishing_to
 from e2e.exchange.numbers import value_of
+from e2e.exchange.ports import free_port
 from e2e.exchange.prompts import Prompt
 from tandem_connector.contract.types import Role
 from tandem_connector.vllm.journal import read_journal

@@ -11,8 +11,9 @@ from e2e.conversation import held
 from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME
 from e2e.exchange.afterwards import nothing_is_held
-from e2e.exchange.engine import BLOCK_SIZE, Engine, EngineSpec, Ports
+from e2e.exchange.engine import BLOCK_SIZE, Engine, EngineSpec
 from e2e.exchange.numbers import value_of
+from e2e.exchange.ports import Ports
 from e2e.exchange.prompts import ask
 from e2e.exchange.rogue import a_connection
 from e2e.suite.exchange.conftest import CROWD, Reference
