@@ -19,7 +19,7 @@ def may_evict(kubectl: Kubectl, budget: str) -> bool:
 def test_one_engine_of_a_role_may_be_evicted_and_the_next_when_it_has_been_replaced(
     kubectl: Kubectl, replica: OperatorProcess
 ) -> None:
-    kubectl.apply(a_resource(decode={"parallelism": {"tensor": 4}, "replicas": 2}))
+    kubectl.apply(a_resource(decode={"parallelism": {"tensor": 8}, "replicas": 2}))
     wait_for(kubectl, "Ready")
     wait_until("an eviction to be allowed", lambda: may_evict(kubectl, "qwen-decode"), timeout=60)
     hold(kubectl, "qwen-decode-1", "tandem.dev/held-by-a-test")
