@@ -68,6 +68,11 @@ def test_an_engine_is_told_who_it_is_and_where_its_peers_are() -> None:
     }
 
 
+def test_an_engine_keeps_connections_open_for_longer_than_whoever_reuses_them() -> None:
+    routers, nginxs = 2, 60
+    assert int(environment(a_resource())["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"]) > max(routers, nginxs)
+
+
 def test_a_roles_variable_wins_over_the_shared_one_and_both_over_libfabrics_settings() -> None:
     resource = (
         a_resource()

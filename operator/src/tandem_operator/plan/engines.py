@@ -32,6 +32,8 @@ _START_PERIOD_SECONDS: Final = 10
 START_LIMIT_SECONDS: Final = 2 * 60 * 60
 """700 GB of weights take 5 minutes from local NVMe and an hour at 200 MB/s."""
 _DRAIN: Final = ["python3", "-I", "-S", f"{contract.CONNECTOR_PATH}/tandem_connector/drain.py"]
+_KEEP_ALIVE_SECONDS: Final = 75
+"""How long an engine keeps a connection open between requests: longer than any gateway does (nginx: 60 s)."""
 _UNKNOWN_AFTER_SECONDS: Final = 5
 """From the deletion of a pod until it gets no more requests: the operator takes its label away, and the front door forgets it."""
 _TOLD_WITHIN_SECONDS: Final = 15
@@ -181,6 +183,10 @@ def engine_environment(resolved: Resolved, pool: Pool) -> list[dict[str, Any]]:
         {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": str(resolved.side_channel_port)},
         # Hashes of blocks are seeded with it: they must be equal in all engines.
         {"name": "PYTHONHASHSEED", "value": "0"},
+        # vllm-router reuses a connection that was idle for up to two seconds by its own clock. With vLLM's five seconds a router
+        # that has to wait for a core may send on one that the engine has just closed; with `NixlPull`, where nothing is tried
+        # again, that is the client's error 500.
+        {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": str(_KEEP_ALIVE_SECONDS)},
         *accelerate.environment(pool),
         *_hub_token(resolved),
     ]
