@@ -37,6 +37,13 @@ class NodeBuilder:
         manifest["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
         return type(self)(manifest)
 
+    def reported_at(self, time: str) -> Self:
+        """Its kubelet has said that it is as it was."""
+        manifest = self.build()
+        for condition in manifest["status"]["conditions"]:
+            condition["lastHeartbeatTime"] = time
+        return type(self)(manifest)
+
     def cordoned(self) -> Self:
         return self._with_spec("unschedulable", value=True)
 

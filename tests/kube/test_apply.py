@@ -10,6 +10,7 @@ from tandem_operator.api.resource import Metadata
 from tandem_operator.kube.apply import Applied, Applier
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.errors import Conflict, Requeue
+from tandem_operator.kube.news import News
 from tandem_operator.kube.watches import Stream, Watches
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.types import EventType, ObjectKey, PodPatch
@@ -41,7 +42,7 @@ def watches() -> Watches:
 
 @pytest.fixture
 def applier(client: Client, metrics: Metrics, watches: Watches) -> Applier:
-    return Applier(client, metrics, watches, reporter="replica-1")
+    return Applier(client, metrics, watches, News(), reporter="replica-1")
 
 
 def live(api: FakeApi) -> dict[ObjectKey, Mapping[str, Any]]:
@@ -268,9 +269,10 @@ def stored_resource(api: FakeApi, **content: Any) -> dict[str, Any]:
 
 async def test_a_status_is_written_once(api: FakeApi, applier: Applier) -> None:
     resource = stored_resource(api)
-    assert await applier.raw_status(resource, {"endpoint": "x"})
+    written = await applier.raw_status(resource, {"endpoint": "x"})
+    assert (written or {})["status"] == {"endpoint": "x"}
     again = api.get("disaggregatedinferences", "qwen") or {}
-    assert not await applier.raw_status(again, {"endpoint": "x"})
+    assert await applier.raw_status(again, {"endpoint": "x"}) is None
     assert [path.endswith("/qwen/status") for _, path, _ in api.writes] == [True]
 
 
@@ -310,7 +312,7 @@ async def test_a_write_to_a_watched_kind_is_awaited_in_its_watch(
     time = 0.0
     expected = frozenset({Stream("statefulsets", None)})
     watches = Watches(expected, request_limit=100, echo_limit=10, clock=lambda: time)
-    applier = Applier(client, metrics, watches, reporter="replica-1")
+    applier = Applier(client, metrics, watches, News(), reporter="replica-1")
     await apply(applier, api, child(), child(SET))
     time = 11.0
     assert watches.dead() == ["the watch of statefulsets did not tell of a write 11 s ago"]

@@ -38,17 +38,19 @@ async def test_a_list_has_the_objects_with_the_labels_of_one_namespace_and_says_
     api.put("pods", {"metadata": pod("a", labels={"role": "decode"})["metadata"], "apiVersion": "v1"})
     api.put("pods", pod("b", labels={"role": "other"}))
     api.put("pods", pod("c") | {"metadata": {"name": "c", "namespace": "elsewhere", "labels": {"role": "decode"}}})
-    (found,) = await client.list(POD, "models", "role in (prefill,decode)")
+    (found,) = (await client.list(POD, "models", "role in (prefill,decode)")).items
     assert (found["apiVersion"], found["kind"], found["metadata"]["name"]) == ("v1", "Pod", "a")
 
 
 async def test_a_list_in_pages_is_read_to_its_end(api: FakeApi, client: Client) -> None:
     pages = [
-        {"metadata": {"continue": "a/b+c=="}, "items": [{"metadata": {"name": "a"}}]},
-        {"metadata": {}, "items": [{"metadata": {"name": "b"}}]},
+        {"metadata": {"continue": "a/b+c==", "resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]},
+        {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "b"}}]},
     ]
     api.answer("GET", "/pods", *((200, {}, json.dumps(page)) for page in pages))
-    assert [each["metadata"]["name"] for each in await client.list(POD, "models", "x")] == ["a", "b"]
+    listed = await client.list(POD, "models", "x")
+    assert [each["metadata"]["name"] for each in listed.items] == ["a", "b"]
+    assert listed.version == "7"
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])

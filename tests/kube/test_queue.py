@@ -2,6 +2,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -61,6 +62,26 @@ async def test_a_key_added_while_it_is_worked_on_is_worked_on_again_afterwards_a
             queue.add("a")
         await asyncio.sleep(30)
     assert spans == [(0, 10), (10, 20)]
+
+
+@pytest.mark.parametrize(("reasons", "times"), [((False,), 1), ((True,), 2), ((False, None), 2), ((None, False), 2)])
+async def test_a_key_whose_reason_is_gone_when_its_worker_ends_is_not_worked_on_again(
+    metrics: Metrics, reasons: tuple[bool | None, ...], times: int
+) -> None:
+    queue: WorkQueue[str] = WorkQueue(metrics)
+    worked: list[str] = []
+
+    async def process(key: str) -> None:
+        worked.append(key)
+        await asyncio.sleep(10)
+
+    queue.add("a")
+    async with working(queue, process):
+        await asyncio.sleep(1)
+        for reason in reasons:
+            queue.add("a", still=None if reason is None else partial(bool, reason))
+        await asyncio.sleep(30)
+    assert len(worked) == times
 
 
 async def test_no_more_keys_are_worked_on_at_once_than_there_are_workers(metrics: Metrics) -> None:

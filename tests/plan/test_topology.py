@@ -10,6 +10,7 @@ from tandem_connector.contract.types import EngineState, Generation, Role, pod_o
 from tandem_operator.api.names import DATA_LABEL, PEERS_ANNOTATION, REVISION_LABEL, ROUTABLE_LABEL, TENSOR_LABEL
 from tandem_operator.api.status import Status, Topology
 from tandem_operator.plan.plan import plan
+from tandem_operator.plan.pods import engine_pods
 from tandem_operator.plan.topology import summary
 from tandem_operator.plan.types import PodPatch
 from tests.builders import DEFAULTS, a_node, a_pod, a_ready_pod, a_resource, observed, settled
@@ -204,9 +205,10 @@ def test_an_annotation_that_was_not_written_here_is_replaced(annotation: str) ->
 
 def test_the_status_sums_the_tables_up() -> None:
     done = settled(observed(pods=[current(P), current(D), current(D, 1), a_pod(D, 2).of_revision(CURRENT)]))
-    found = summary(done)
+    found = summary(done, engine_pods(done))
     assert (found.generation, found.engines, found.pairs) == (1, 4, 2)
-    other = summary(settled(observed(pods=[current(P), current(D)])))
+    fewer = settled(observed(pods=[current(P), current(D)]))
+    other = summary(fewer, engine_pods(fewer))
     assert found.digest != other.digest
 
 
@@ -216,7 +218,8 @@ def test_a_pods_ranks_are_one_entry_of_a_table_and_count_one_by_one() -> None:
     assert {peer.parallelism.data for peer in table(found["qwen-decode-0"]).peers} == {2}
     assert [peer.parallelism.data for peer in table(found["qwen-prefill-0"]).peers if peer.role is D] == [3]
     scene = Round.of(*pods)
-    topology = summary(observed(scene.resource, scene.pods.values()))
+    seen = observed(scene.resource, scene.pods.values())
+    topology = summary(seen, engine_pods(seen))
     assert (topology.engines, topology.pairs) == (2 + 2 + 3, 4 * 3)
 
 

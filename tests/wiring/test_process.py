@@ -15,11 +15,14 @@ import pytest
 import yaml
 from aiohttp.test_utils import unused_port
 
-from tandem_operator.api.names import PLURAL
+from tandem_connector.contract.peers import PeerTable
+from tandem_connector.contract.types import Role
+from tandem_operator.api.names import PEERS_ANNOTATION, PLURAL, REVISION_LABEL
 from tandem_operator.kube.kinds import RESOURCE, SCALER, Kind
 from tandem_operator.settings import Settings
 from tandem_operator.wiring.process import run
-from tests.builders import a_resource
+from tests.builders import a_ready_pod, a_resource
+from tests.builders.pods import PodBuilder
 from tests.kube.fake_api import FakeApi
 from tests.kube.serving import new_api, serve
 from tests.wiring.test_watching import until
@@ -96,6 +99,68 @@ async def test_a_resource_gets_its_children_and_the_process_ends_cleanly_on_sigt
         await operator.stop()
     lease = api.get("leases", "tandem-operator") or {}
     assert lease["spec"]["holderIdentity"] == ""
+
+
+LOOKS = "tandem_reconcile_duration_seconds_count"
+
+
+async def value(operator: Operator, name: str) -> float:
+    """The sum of all samples of a metric."""
+    lines = (await operator.ask("/metrics"))[1].splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] == name)
+
+
+async def all_is_heard(operator: Operator) -> None:
+    """Return when the watches tell of nothing more, and nothing is left to be done."""
+
+    async def told() -> list[float]:
+        return [await value(operator, name) for name in ("tandem_watch_events_total", "tandem_queue_depth", LOOKS)]
+
+    before: list[float] = []
+    while (now := await told()) != before:
+        before = now
+        await asyncio.sleep(0.3)
+
+
+def of_its_set(api: FakeApi, pod: PodBuilder) -> dict[str, Any]:
+    """The pod as the StatefulSet that is there makes it."""
+    manifest = pod.build()
+    stateful_set = api.get("statefulsets", manifest["metadata"]["name"].rpartition("-")[0]) or {}
+    revision = stateful_set["spec"]["template"]["metadata"]["labels"][REVISION_LABEL]
+    manifest["metadata"]["labels"][REVISION_LABEL] = revision
+    owner = {"kind": "StatefulSet", "name": "x", "uid": stateful_set["metadata"]["uid"], "controller": True}
+    manifest["metadata"]["ownerReferences"] = [owner]
+    return manifest
+
+
+def peer_states(api: FakeApi, pod: str, of: str) -> list[str]:
+    """What the pod's table says of an engine."""
+    annotation = (api.get("pods", pod) or {})["metadata"].get("annotations", {}).get(PEERS_ANNOTATION)
+    peers = PeerTable.model_validate_json(annotation).peers if annotation else ()
+    return [peer.state for peer in peers if peer.pod == of]
+
+
+async def test_a_change_of_a_pod_is_told_by_one_look_which_no_write_of_its_own_repeats(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.put(PLURAL, a_resource().with_prefill(2).with_decode(2).manifest())
+    async with running(api, tmp_path) as operator:
+        await operator.is_ready()
+        await until(lambda: api.get("deployments", "qwen") is not None)
+        for pod in [a_ready_pod(role, number) for role in Role for number in range(2)]:
+            api.put("pods", of_its_set(api, pod))
+        await until(lambda: all(peer_states(api, f"qwen-decode-{n}", "qwen-prefill-0") == ["ready"] for n in range(2)))
+        await all_is_heard(operator)
+
+        looks, reads = await value(operator, LOOKS), len(api.reads)
+        unready = api.get("pods", "qwen-prefill-0") or {}
+        api.put("pods", {**unready, "status": {**unready["status"], "conditions": []}})
+        await until(
+            lambda: all(peer_states(api, f"qwen-decode-{n}", "qwen-prefill-0") == ["starting"] for n in range(2))
+        )
+        await all_is_heard(operator)
+        read = [path.rpartition("/")[2] for path in api.reads[reads:] if "leases" not in path]
+        assert (await value(operator, LOOKS) - looks, read) == (1, ["qwen", "pods"])
 
 
 @pytest.mark.parametrize("missing", [RESOURCE, SCALER], ids=lambda kind: kind.kind)

@@ -18,10 +18,13 @@ from tandem_operator.api.names import (
     SCALER_PLURAL,
 )
 from tandem_operator.kube.apply import Applier
+from tandem_operator.kube.children import Children
 from tandem_operator.kube.client import Client
+from tandem_operator.kube.errors import Conflict
 from tandem_operator.kube.kinds import CHILD_KINDS
+from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
-from tandem_operator.kube.observe import ResourceKey
+from tandem_operator.kube.observe import Observer, ResourceKey
 from tandem_operator.kube.permissions import RULES, Rule
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
@@ -30,7 +33,7 @@ from tandem_operator.plan.outcome import outcome
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.types import Observed, Outcome, Plan
 from tandem_operator.wiring.reconcile import Reconciler
-from tests.builders import DEFAULTS, a_node, a_ready_pod, a_resource
+from tests.builders import DEFAULTS, a_node, a_pod, a_ready_pod, a_resource
 from tests.builders.pods import PodBuilder
 from tests.builders.resources import ResourceBuilder
 from tests.kube.fake_api import FakeApi
@@ -49,7 +52,10 @@ class Bench:
         self.metrics = metrics
         self.nodes: Nodes[ResourceKey] = Nodes(client)
         watches = Watches(frozenset(), request_limit=1, echo_limit=1)
-        self.applier = Applier(client, metrics, watches, reporter="replica-1")
+        self.news: News[ResourceKey] = News()
+        self.applier = Applier(client, metrics, watches, self.news, reporter="replica-1")
+        # Nobody tells of what tests change in the API server, so nothing may be remembered, until a test says otherwise.
+        self._children = Children(client, self.news, watched_for=0, unwatched_for=0)
         self._client = client
         self._usual = self.reconciler()
 
@@ -63,7 +69,8 @@ class Bench:
             "timeout": 10.0,
             "now": lambda: NOW,
         }
-        return Reconciler(self._client, self.applier, self.nodes, self.metrics, **{**options, **changes})
+        observer = Observer(self._client, self.news, changes.pop("children", self._children), self.nodes)
+        return Reconciler(self._client, observer, self.applier, self.metrics, **{**options, **changes})
 
     async def reconcile(self, key: ResourceKey = KEY) -> float | None:
         return await self._usual(key)
@@ -124,6 +131,42 @@ async def test_a_second_look_at_the_same_writes_nothing(bench: Bench) -> None:
     writes = len(bench.api.writes)
     await bench.reconcile()
     assert len(bench.api.writes) == writes
+
+
+async def test_a_look_for_a_pod_reads_the_resource_and_its_pods_only(bench: Bench, client: Client) -> None:
+    remembering = bench.reconciler(children=Children(client, bench.news))
+    bench.store(a_resource())
+    await remembering(KEY)
+    bench.run_engines()
+    await remembering(KEY)
+    before = len(bench.api.reads)
+    bench.store_pod(a_pod(Role.PREFILL, 1).with_address("10.0.0.9").running(), Role.PREFILL)
+    await remembering(KEY)
+    assert [path.rpartition("/")[2] for path in bench.api.reads[before:]] == ["qwen", "pods"]
+
+
+async def test_all_is_read_anew_for_a_resource_that_somebody_touched(bench: Bench, client: Client) -> None:
+    remembering = bench.reconciler(children=Children(client, bench.news))
+    bench.store(a_resource())
+    await remembering(KEY)
+    bench.api.remove("services", "qwen-decode")
+    await remembering(KEY)
+    assert "qwen-decode" not in bench.stored("services"), "nobody reports it"
+    touched = bench.store(a_resource().of_generation(2))["metadata"]
+    bench.news.heard(KEY, PLURAL, "MODIFIED", {**touched, "resourceVersion": str(int(touched["resourceVersion"]) + 1)})
+    await remembering(KEY)
+    assert "qwen-decode" in bench.stored("services")
+
+
+async def test_a_look_that_failed_is_followed_by_one_that_remembers_nothing(bench: Bench, client: Client) -> None:
+    remembering = bench.reconciler(children=Children(client, bench.news))
+    bench.store(a_resource())
+    bench.api.answer("PATCH", "/services/qwen", failure(409, "conflict"))
+    with pytest.raises(Conflict):
+        await remembering(KEY)
+    before = len(bench.api.reads)
+    await remembering(KEY)
+    assert {"services", "statefulsets"} < {path.rpartition("/")[2] for path in bench.api.reads[before:]}
 
 
 async def test_the_key_is_there_before_the_engines_that_mount_it_and_stays_as_it_is(bench: Bench) -> None:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
 from tandem_operator.kube.client import Client
+from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import ResourceKey
 from tandem_operator.kube.queue import WorkQueue
@@ -27,7 +28,7 @@ class Queue(WorkQueue[ResourceKey]):
         self.added: list[ResourceKey] = []
         self.planned: dict[ResourceKey, float] = {}
 
-    def add(self, key: ResourceKey) -> None:
+    def add(self, key: ResourceKey, still: Callable[[], bool] | None = None) -> None:
         self.added.append(key)
 
     def add_after(self, key: ResourceKey, delay: float) -> None:
@@ -49,9 +50,14 @@ async def nodes(client: Client) -> Nodes[ResourceKey]:
 
 
 @pytest.fixture
-async def triggers(queue: Queue, nodes: Nodes[ResourceKey], metrics: Metrics) -> Triggers:
+def news() -> News[ResourceKey]:
+    return News()
+
+
+@pytest.fixture
+async def triggers(queue: Queue, news: News[ResourceKey], nodes: Nodes[ResourceKey], metrics: Metrics) -> Triggers:
     expected = frozenset(Stream(plural, None) for plural in (PLURAL, "pods", "nodes"))
-    return Triggers(queue, nodes, Watches(expected, request_limit=1, echo_limit=1), metrics)
+    return Triggers(queue, news, nodes, Watches(expected, request_limit=1, echo_limit=1), metrics)
 
 
 def event(change: str | None, name: str = "qwen", uid: str | None = None, **labels: str) -> dict[str, Any]:
@@ -76,6 +82,18 @@ def test_whatever_happens_to_a_resource_or_its_child_the_resource_is_looked_at(
     triggers.resource(event(change))
     triggers.child("pods", child(change, "llama-decode-0", "llama"))
     assert queue.taken() == [QWEN, LLAMA]
+
+
+def test_what_we_wrote_or_have_read_already_is_no_reason_to_look(
+    triggers: Triggers, queue: Queue, news: News[ResourceKey]
+) -> None:
+    news.wrote(event("MODIFIED", "qwen-decode-0")["object"]["metadata"])
+    triggers.child("pods", child("MODIFIED", "qwen-decode-0"))
+    news.read(QWEN, "pods", "7")
+    triggers.child("pods", child("MODIFIED", "qwen-decode-1"))
+    assert queue.taken() == []
+    triggers.child("statefulsets", child("MODIFIED", "qwen-decode"))
+    assert queue.taken() == [QWEN]
 
 
 def test_after_a_watch_started_over_all_known_resources_are_looked_at_within_some_seconds(
@@ -126,5 +144,17 @@ async def test_a_kubelets_regular_report_concerns_nobody(
     api.put("nodes", a_node("a").build())
     await nodes.look(QWEN, ["a"])
     triggers.node(node_event(None, a_node("a").build()))
-    triggers.node(node_event("MODIFIED", a_node("a").not_ready().build()))
+    triggers.node(node_event("MODIFIED", a_node("a").reported_at("2026-01-01T00:05:00Z").build()))
     assert queue.taken() == []
+
+
+async def test_a_node_that_is_not_ready_any_more_concerns_the_resources_that_look_at_it(
+    api: FakeApi, triggers: Triggers, queue: Queue, nodes: Nodes[ResourceKey]
+) -> None:
+    """At once, and not when the node controller comes around to its taints."""
+    api.put("nodes", a_node("a").build())
+    await nodes.look(QWEN, ["a"])
+    triggers.node(node_event(None, a_node("a").build()))
+    for seen in (a_node("a").not_ready(), a_node("a")):
+        triggers.node(node_event("MODIFIED", seen.build()))
+        assert queue.taken() == [QWEN]

@@ -11,6 +11,7 @@ import pytest
 from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
 from tandem_operator.kube.access import Access
 from tandem_operator.kube.client import Client
+from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import ResourceKey
 from tandem_operator.kube.permissions import RULES
@@ -35,7 +36,7 @@ class Watching:
         self.watches = Watches(expected_streams(namespaces), request_limit=60, echo_limit=60)
         self.nodes: Nodes[ResourceKey] = Nodes(client)
         self.queue: WorkQueue[ResourceKey] = WorkQueue(metrics)
-        self.triggers = Triggers(self.queue, self.nodes, self.watches, metrics)
+        self.triggers = Triggers(self.queue, News(), self.nodes, self.watches, metrics)
         self.has_ended = False
         self._api = api
         self._namespaces = namespaces

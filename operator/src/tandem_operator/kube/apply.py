@@ -18,6 +18,7 @@ from tandem_operator.kube.client import Client, Json
 from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, Refused, Requeue
 from tandem_operator.kube.events import event
 from tandem_operator.kube.kinds import EVENT, POD, Kind, kind_of
+from tandem_operator.kube.news import News
 from tandem_operator.kube.ownership import check_ownership
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
@@ -54,13 +55,15 @@ class Applier:
         client: the connection.
         metrics: gets what was written.
         watches: is told of writes, which must come back.
+        news: is told of writes, which are no news then.
         reporter: names this process in Events.
     """
 
-    def __init__(self, client: Client, metrics: Metrics, watches: Watches, reporter: str) -> None:
+    def __init__(self, client: Client, metrics: Metrics, watches: Watches, news: News[Any], reporter: str) -> None:
         self._client = client
         self._metrics = metrics
         self._watches = watches
+        self._news = news
         self._reporter = reporter
         self._last: dict[str, dict[ObjectKey, tuple[bytes, bytes]]] = {}
         """By the resource's uid, for each child: digests of what was applied last, and of what it was after that."""
@@ -166,23 +169,22 @@ class Applier:
             raise error
         return Patched(results, tuple(refusals))
 
-    async def status(self, resource: Manifest, status: Status | ScalerStatus) -> bool:
-        """Write the status if it is another than the one in `resource` (or scaler), as read; whether it was written.
+    async def status(self, resource: Manifest, status: Status | ScalerStatus) -> Json | None:
+        """Write the status if it is another than the one in `resource` (or scaler), as read; the object as it then is, if so.
 
         Raises:
             Gone, Conflict: the resource is no longer the one that was read.
         """
         return await self.raw_status(resource, status.model_dump(mode="json", by_alias=True, exclude_none=True))
 
-    async def raw_status(self, resource: Manifest, status: Mapping[str, Any]) -> bool:
+    async def raw_status(self, resource: Manifest, status: Mapping[str, Any]) -> Json | None:
         """As `status`, for a status that is JSON already."""
         if resource.get("status") == status:
-            return False
+            return None
         key = key_of(resource)
         metadata = {field: resource["metadata"][field] for field in ("name", "namespace", "uid")}
         manifest = {"apiVersion": key.api_version, "kind": key.kind, "metadata": metadata, "status": status}
-        await self._apply(kind_of(key), manifest, resource, subresource="status")
-        return True
+        return await self._apply(kind_of(key), manifest, resource, subresource="status")
 
     async def events(self, resource: Manifest, occurred: Iterable[EventType]) -> None:
         """Report transitions as Events on the resource. An Event that can't be written is logged, and lost."""
@@ -206,7 +208,7 @@ class Applier:
             result = await self._client.create(kind, manifest["metadata"]["namespace"], manifest)
         except Conflict as error:
             raise Requeue(str(error), _AT_ONCE) from error
-        self._watches.wrote(kind.plural, result["metadata"])
+        self._wrote(kind, result)
         self._metrics.applies.labels(kind.kind, "changed").inc()
         _log.info("applied", kind=kind.kind, name=manifest["metadata"]["name"], new=True)
         return result
@@ -215,7 +217,7 @@ class Applier:
         self, kind: Kind, manifest: Manifest, present: Manifest | None, *, subresource: str | None = None
     ) -> Json:
         result = await self._client.apply(kind, manifest, subresource=subresource)
-        self._watches.wrote(kind.plural, result["metadata"])
+        self._wrote(kind, result)
         # Not its version: that also changes when another writes the status between our reading and writing.
         compare = _without_bookkeeping if subresource is None else _status
         changed = present is None or compare(present) != compare(result)
@@ -223,6 +225,10 @@ class Applier:
         if changed and subresource is None and kind is not POD:
             _log.info("applied", kind=kind.kind, name=manifest["metadata"]["name"], new=present is None)
         return result
+
+    def _wrote(self, kind: Kind, result: Json) -> None:
+        self._watches.wrote(kind.plural, result["metadata"])
+        self._news.wrote(result["metadata"])
 
     def _count_refusal(self, kind: str, error: Refused) -> None:
         self._metrics.applies.labels(kind, "immutable" if isinstance(error, ImmutableField) else "refused").inc()

@@ -10,7 +10,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
@@ -33,6 +33,14 @@ _IMMUTABLE_MARKS: Final = ("field is immutable", "updates to statefulset spec", 
 """How API servers word that a field can't be changed in place. There is no machine-readable reason for it:
 `apimachinery/pkg/api/validation/objectmeta.go` and `apis/apps/validation/validation.go` in Kubernetes use FieldValueInvalid and
 FieldValueForbidden, as for any other wrong value."""
+
+
+class Listed(NamedTuple):
+    """Objects of a kind."""
+
+    items: list[Json]
+    version: str
+    """In which they were like that."""
 
 
 class Client:
@@ -72,7 +80,7 @@ class Client:
         except Gone:
             return None
 
-    async def list(self, kind: Kind, namespace: str | None, selector: str) -> list[Json]:
+    async def list(self, kind: Kind, namespace: str | None, selector: str) -> Listed:
         """All objects with these labels, as they are now, each with its `apiVersion` and `kind`."""
         items: list[Json] = []
         query = {"labelSelector": selector, "limit": str(_PAGE)}
@@ -81,7 +89,8 @@ class Client:
             # The items of a list do not say what they are.
             items += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in page["items"]]
             if not (token := page["metadata"].get("continue")):
-                return items
+                # All pages are of the version of the first.
+                return Listed(items, page["metadata"]["resourceVersion"])
             query = {**query, "continue": token}
 
     async def is_served(self, kind: Kind) -> bool:

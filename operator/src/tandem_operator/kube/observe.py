@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads one resource's surroundings live. Nothing here is remembered from watches, which may have missed a deletion."""
+"""Reads one resource's surroundings: it and its pods live, the rest as far as it may have changed since it was last read.
+
+Nothing is taken from watches, which may have missed a deletion; they only tell when to read again.
+"""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -11,20 +14,12 @@ from tandem_connector.contract.types import Role
 from tandem_operator.api import names
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.kube.apply import Applied, Patched
+from tandem_operator.kube.children import Children
 from tandem_operator.kube.client import Client, Json
-from tandem_operator.kube.kinds import (
-    CHILD_KINDS,
-    DEPLOYMENT,
-    POD,
-    RESOURCE,
-    SCALER,
-    STATEFUL_SET,
-    Kind,
-    controller_of,
-)
+from tandem_operator.kube.kinds import DEPLOYMENT, POD, RESOURCE, SCALER, STATEFUL_SET, Kind, controller_of
+from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.ownership import owns
-from tandem_operator.plan.children import key_of
 from tandem_operator.plan.pods import may_run
 from tandem_operator.plan.types import Manifest, ObjectKey, Observed
 
@@ -48,33 +43,58 @@ class Surroundings:
     """All objects with the resource's label, whoever owns them."""
 
 
-async def read_resource(client: Client, key: ResourceKey) -> Json | None:
-    """The resource as it is stored; None when it is gone or going."""
-    resource = await client.get(RESOURCE, key.namespace, key.name)
-    return None if resource is None or resource["metadata"].get("deletionTimestamp") else resource
+@dataclass(frozen=True)
+class Observer:
+    """Reads, with what is remembered between looks."""
+
+    client: Client
+    news: News[ResourceKey]
+    """Is told what was read."""
+    children: Children[ResourceKey]
+    nodes: Nodes[ResourceKey]
+
+    def forget(self, key: ResourceKey) -> None:
+        """The resource is gone, or another one of its name."""
+        self.news.forget(key)
+        self.children.forget(key)
+        self.nodes.forget(key)
+
+    async def resource(self, key: ResourceKey) -> Json | None:
+        """The resource as it is stored; None when it is gone or going."""
+        if self.news.about(key, RESOURCE.plural):
+            # Whoever touches the resource wants all of it looked at.
+            self.children.forget(key)
+        resource = await self.client.get(RESOURCE, key.namespace, key.name)
+        if resource is None or resource["metadata"].get("deletionTimestamp"):
+            return None
+        self.news.read(key, RESOURCE.plural, resource["metadata"]["resourceVersion"])
+        return resource
+
+    async def surroundings(self, resource: DisaggregatedInference, now: datetime) -> Surroundings:
+        """The resource's children, its engine pods and their nodes. `now` has a time zone."""
+        key = ResourceKey(resource.metadata.namespace, resource.metadata.name)
+        live, pods = await asyncio.gather(
+            self.children.look(key, key.namespace, f"{names.RESOURCE_LABEL}={key.name}"),
+            # Not by the sets' selector: a pod from which someone takes these labels is let go by its set, and its engine runs on.
+            self.client.list(POD, key.namespace, f"{names.ENGINE_LABEL}={key.name}"),
+        )
+        self.news.read(key, POD.plural, pods.version)
+        observed = _observed(resource, now, live, pods.items)
+        node_names = {name for pod in observed.pods if (name := pod.get("spec", {}).get("nodeName"))}
+        return Surroundings(replace(observed, nodes=await self.nodes.look(key, node_names)), live)
 
 
-async def observe(
-    client: Client, nodes: Nodes[ResourceKey], resource: DisaggregatedInference, now: datetime
-) -> Surroundings:
-    """Read the resource's children, its engine pods and their nodes. `now` has a time zone."""
+def _observed(
+    resource: DisaggregatedInference, now: datetime, live: Mapping[ObjectKey, Manifest], pods: Sequence[Json]
+) -> Observed:
     metadata = resource.metadata
-    label = f"{names.RESOURCE_LABEL}={metadata.name}"
-    *children, pods = await asyncio.gather(
-        *(client.list(kind, metadata.namespace, label) for kind in CHILD_KINDS),
-        # Not by the sets' selector: a pod from which someone takes these labels is let go by its set, and its engine runs on.
-        client.list(POD, metadata.namespace, f"{names.ENGINE_LABEL}={metadata.name}"),
-    )
-    live = {key_of(child): child for of_kind in children for child in of_kind}
     owned = {key: child for key, child in live.items() if owns(metadata, child)}
     sets = _by_role(STATEFUL_SET, metadata.name, owned)
     # Pods that a former resource of this name left carry the same labels, but have another set as their controller.
     set_uids = {each["metadata"]["uid"] for each in sets.values()}
     engines = tuple(pod for pod in pods if (controller_of(pod) or {}).get("uid") in set_uids)
     own = {pod["metadata"]["uid"] for pod in engines}
-    key = ResourceKey(metadata.namespace, metadata.name)
-    node_names = {name for pod in engines if (name := pod.get("spec", {}).get("nodeName"))}
-    observed = Observed(
+    return Observed(
         resource=resource,
         at=now,
         sets=sets,
@@ -83,9 +103,7 @@ async def observe(
         owned=frozenset(owned),
         pods=engines,
         strangers=frozenset(pod["metadata"]["uid"] for pod in pods if may_run(pod)) - own,
-        nodes=await nodes.look(key, node_names),
     )
-    return Surroundings(observed, live)
 
 
 def after(observed: Observed, applied: Applied, patched: Patched) -> Observed:

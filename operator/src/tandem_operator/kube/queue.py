@@ -45,7 +45,7 @@ class WorkQueue(Generic[Key]):
         self._longest_delay = longest_delay
         self._waiting: collections.OrderedDict[Key, float] = collections.OrderedDict()
         self._active: dict[Key, float] = {}
-        self._added_while_active: dict[Key, float] = {}
+        self._added_while_active: dict[Key, tuple[float, Callable[[], bool]]] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: collections.Counter[Key] = collections.Counter()
         self._available = asyncio.Semaphore(0)
@@ -54,12 +54,20 @@ class WorkQueue(Generic[Key]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, key: Key) -> None:
-        """Have the key worked on as soon as a worker is free."""
+    def add(self, key: Key, still: Callable[[], bool] | None = None) -> None:
+        """Have the key worked on as soon as a worker is free.
+
+        Args:
+            key: what to look at.
+            still: whether there is still a reason for it, asked when a worker has just ended with the key that had it meanwhile;
+                default: there is.
+        """
         if timer := self._timers.pop(key, None):
             timer.cancel()
         if key in self._active:
-            self._added_while_active.setdefault(key, self._clock())
+            since, _ = self._added_while_active.get(key, (self._clock(), _always))
+            if still is None or key not in self._added_while_active:
+                self._added_while_active[key] = (since, still or _always)
         elif key not in self._waiting:
             self._enqueue(key, self._clock())
 
@@ -107,7 +115,7 @@ class WorkQueue(Generic[Key]):
                 again = await process(key)
                 self._failures.pop(key, None)
             except asyncio.CancelledError:
-                self._added_while_active.setdefault(key, self._clock())
+                self.add(key)
                 raise
             except Exception:
                 self._failures[key] += 1
@@ -115,7 +123,8 @@ class WorkQueue(Generic[Key]):
                 _log.exception("reconcile failed", cr=key, failures=self._failures[key], again_seconds=round(again, 1))
             finally:
                 del self._active[key]
-                if (added := self._added_while_active.pop(key, None)) is not None:
+                added, still = self._added_while_active.pop(key, (None, _always))
+                if added is not None and still():
                     self._enqueue(key, added)
                 elif again is not None:
                     self.add_after(key, again)
@@ -130,3 +139,7 @@ class WorkQueue(Generic[Key]):
         self._waiting[key] = since
         self._metrics.queue_depth.set(len(self._waiting))
         self._available.release()
+
+
+def _always() -> bool:
+    return True

@@ -70,9 +70,9 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         now: with a time zone.
         problem: what `plan` raised, if it did: children are then left as they are, and counted as they are.
     """
-    size = None if problem else sized(observed, defaults)
-    resolved = size.resolved if size else None
     pods = engine_pods(observed)
+    size = None if problem else sized(observed, pods, defaults)
+    resolved = size.resolved if size else None
     roles = {role: role_status(observed, role, pods) for role in Role}
     step = next_step(observed, resolved, roles) if resolved else None
     facts = Facts(
@@ -86,7 +86,7 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         limitations=size.limitations if size else (),
     )
     previous = observed.resource.status or Status()
-    status = _status(observed, resolved, facts, now)
+    status = _status(observed, pods, resolved, facts, now)
     return Outcome(
         status=status,
         events=tuple(_events(previous.conditions, status.conditions)),
@@ -95,7 +95,9 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
     )
 
 
-def _status(observed: Observed, resolved: Resolved | None, facts: Facts, now: datetime) -> Status:
+def _status(
+    observed: Observed, pods: Sequence[EnginePod], resolved: Resolved | None, facts: Facts, now: datetime
+) -> Status:
     generation = observed.resource.metadata.generation
     previous = observed.resource.status or Status()
     roles: Mapping[Role, RoleStatus] = facts.roles
@@ -104,7 +106,7 @@ def _status(observed: Observed, resolved: Resolved | None, facts: Facts, now: da
         conditions=conditions(findings(facts), previous.conditions, generation, now),
         prefill=roles[Role.PREFILL],
         decode=roles[Role.DECODE],
-        topology=summary(observed),
+        topology=summary(observed, pods),
         endpoint=endpoint(resolved) if resolved else previous.endpoint,
         revision=Revision(current=revision_of(resolved)) if resolved else previous.revision,
     )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is to be done for one resource."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tandem_connector.contract.types import Role
 from tandem_operator.plan.children import KINDS, key_of
@@ -9,7 +9,7 @@ from tandem_operator.plan.disruption import disruption_budgets
 from tandem_operator.plan.engines import config_map, stateful_set
 from tandem_operator.plan.front_door import front_door
 from tandem_operator.plan.keys import wanted_key
-from tandem_operator.plan.pods import engine_pods
+from tandem_operator.plan.pods import EnginePod, engine_pods
 from tandem_operator.plan.progress import is_observed
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import revision_of
@@ -31,7 +31,8 @@ def plan(observed: Observed, defaults: Defaults) -> Plan:
     """
     if observed.resource.metadata.deletion_timestamp:
         return Plan((), (), ())
-    resolved = sized(observed, defaults).resolved
+    pods = engine_pods(observed)
+    resolved = sized(observed, pods, defaults).resolved
     revision = revision_of(resolved)
     objects = (
         *_engines(resolved),
@@ -42,8 +43,8 @@ def plan(observed: Observed, defaults: Defaults) -> Plan:
     return Plan(
         objects=objects,
         obsolete=_obsolete(observed, objects),
-        pod_patches=pod_patches(observed, resolved, revision),
-        key=_key(observed, resolved, revision),
+        pod_patches=pod_patches(observed, pods, resolved, revision),
+        key=_key(pods, resolved, revision),
         new=new_scalers(observed, resolved),
     )
 
@@ -57,9 +58,9 @@ def _engines(resolved: Resolved) -> Iterator[Manifest]:
         yield stateful_set(resolved, pool, config)
 
 
-def _key(observed: Observed, resolved: Resolved, revision: str) -> WantedKey | None:
+def _key(pods: Sequence[EnginePod], resolved: Resolved, revision: str) -> WantedKey | None:
     """Engines that run have read their key, so nothing is asked of the API server while all of them do."""
-    started = [pod.role for pod in engine_pods(observed) if pod.peer and pod.revision == revision]
+    started = [pod.role for pod in pods if pod.peer and pod.revision == revision]
     if all(started.count(role) >= pool.replicas for role, pool in resolved.pools.items()):
         return None
     return wanted_key(resolved)

@@ -112,6 +112,11 @@ def may_run(manifest: Manifest) -> bool:
     return not _has_ended(manifest) and not _is_over(manifest)
 
 
+def is_ready(manifest: Manifest) -> bool:
+    """Whether Kubernetes calls a pod or a node ready."""
+    return _is_true(manifest, "Ready")
+
+
 def _has_ended(manifest: Manifest) -> bool:
     return manifest.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
@@ -134,8 +139,8 @@ def _read(manifest: Manifest, nodes: Mapping[str, Manifest]) -> EnginePod | None
     node = nodes.get(manifest.get("spec", {}).get("nodeName") or "")
     terminating = bool(metadata.get("deletionTimestamp"))
     # A node that isn't observed says nothing: it may have been made a moment ago.
-    node_gone = node is not None and not _is_true(node, "Ready")
-    ready = _is_true(manifest, "Ready") and not node_gone
+    node_gone = node is not None and not is_ready(node)
+    ready = is_ready(manifest) and not node_gone
     state = EngineState.DRAINING if terminating or node_gone else EngineState.READY if ready else EngineState.STARTING
     return EnginePod(
         manifest=manifest,

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A resource with as many engines as there are to be now."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tandem_connector.contract.types import Role
 from tandem_operator.plan.limited import Limitation, limitations
-from tandem_operator.plan.pods import engine_pods
+from tandem_operator.plan.pods import EnginePod
 from tandem_operator.plan.resolve import resolve
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.scaling import Limits, Numbers, grant, paced
@@ -21,7 +22,7 @@ class Sized:
     """Why these are not the numbers that were asked for; those for which only GPUs have to become free are not mentioned."""
 
 
-def sized(observed: Observed, defaults: Defaults) -> Sized:
+def sized(observed: Observed, pods: Sequence[EnginePod], defaults: Defaults) -> Sized:
     """The resource with what its scalers ask for, as far as its bounds allow.
 
     Raises:
@@ -30,7 +31,7 @@ def sized(observed: Observed, defaults: Defaults) -> Sized:
     resolved = resolve(observed.resource, defaults)
     limits = _limits(resolved)
     granted = grant(Numbers.by(lambda role: asked(observed, resolved, role)), limits)
-    now = paced(granted.given, _present(observed), limits)
+    now = paced(granted.given, _present(observed, pods), limits)
     pools = {role: replace(pool, replicas=now.of(role)) for role, pool in resolved.pools.items()}
     return Sized(replace(resolved, pools=pools), limitations(resolved, granted, limits))
 
@@ -61,9 +62,8 @@ def _limits(resolved: Resolved) -> Limits:
     )
 
 
-def _present(observed: Observed) -> Numbers:
+def _present(observed: Observed, pods: Sequence[EnginePod]) -> Numbers:
     """Engines that hold GPUs, or for which their set may make a pod at any moment."""
-    pods = engine_pods(observed)
 
     def present(role: Role) -> int:
         wanted = observed.sets.get(role, {}).get("spec", {}).get("replicas") or 0

@@ -22,15 +22,23 @@ from tandem_operator.api.status import Topology
 from tandem_operator.plan.heirs import heirs
 from tandem_operator.plan.pairing import pairing
 from tandem_operator.plan.pairs import Engine, Pair, Standing
-from tandem_operator.plan.pods import EnginePod, engine_pods, living
+from tandem_operator.plan.pods import EnginePod, living
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.tables import Told, peer_annotations
 from tandem_operator.plan.types import Observed, PodPatch
 
 
-def pod_patches(observed: Observed, resolved: Resolved, revision: str) -> tuple[PodPatch, ...]:
-    """What is to be changed on the engine pods, of which those of `revision` may be used by the front door."""
-    everyone = engine_pods(observed)
+def pod_patches(
+    observed: Observed, everyone: Sequence[EnginePod], resolved: Resolved, revision: str
+) -> tuple[PodPatch, ...]:
+    """What is to be changed on the engine pods, of which those of `revision` may be used by the front door.
+
+    Args:
+        observed: the resource.
+        everyone: its engine pods.
+        resolved: the resource as it is to be.
+        revision: of engines that are up to date.
+    """
     pods = {pod.uid: pod for pod in everyone if not pod.is_over}
     kinds = _kinds(tuple(pods.values()), single_zone=resolved.place.single_zone)
     peers = _peers(pods, kinds, resolved.wiring.peers_per_decode)
@@ -56,9 +64,8 @@ def newest_generation(observed: Observed, pods: Sequence[EnginePod]) -> Generati
     return Generation(max(chain((remembered,), (pod.table.generation for pod in pods if pod.table))))
 
 
-def summary(observed: Observed) -> Topology:
-    """The peer tables as they are, for the status."""
-    pods = engine_pods(observed)
+def summary(observed: Observed, pods: Sequence[EnginePod]) -> Topology:
+    """The peer tables of these engine pods of the resource as they are, for the status."""
     tables = {pod.uid: pod.table for pod in pods}
     content = "\n".join(f"{uid}={table.digest}" for uid, table in sorted(tables.items()) if table)
     known = {

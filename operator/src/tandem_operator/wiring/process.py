@@ -18,12 +18,14 @@ from prometheus_client import (
 
 from tandem_operator.kube.access import find_access, own_namespace
 from tandem_operator.kube.apply import Applier
+from tandem_operator.kube.children import Children
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.errors import KubeError
 from tandem_operator.kube.kinds import RESOURCE, SCALER
 from tandem_operator.kube.lease import Elector, Terms
+from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
-from tandem_operator.kube.observe import ResourceKey
+from tandem_operator.kube.observe import Observer, ResourceKey
 from tandem_operator.kube.queue import WorkQueue
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
@@ -60,11 +62,12 @@ async def run(settings: Settings) -> None:
         )
         queue: WorkQueue[ResourceKey] = WorkQueue(metrics)
         nodes: Nodes[ResourceKey] = Nodes(client)
-        triggers = Triggers(queue, nodes, watches, metrics)
+        news: News[ResourceKey] = News()
+        triggers = Triggers(queue, news, nodes, watches, metrics)
         reconciler = Reconciler(
             client,
-            Applier(client, metrics, watches, settings.identity),
-            nodes,
+            Observer(client, news, Children(client, news), nodes),
+            Applier(client, metrics, watches, news, settings.identity),
             metrics,
             defaults=Defaults(front_door_image=settings.front_door_image, connector_image=settings.connector_image),
             plan=plan,

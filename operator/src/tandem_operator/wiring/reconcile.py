@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 from pydantic import ValidationError
@@ -18,14 +18,17 @@ from tandem_operator.kube.apply import Applied, Applier, Patched
 from tandem_operator.kube.client import Client, Json
 from tandem_operator.kube.errors import Conflict, Gone, Requeue
 from tandem_operator.kube.keys import ensure_key
-from tandem_operator.kube.nodes import Nodes
-from tandem_operator.kube.observe import ResourceKey, Surroundings, after, observe, read_resource
+from tandem_operator.kube.observe import Observer, ResourceKey, Surroundings, after
 from tandem_operator.metrics import Metrics
+from tandem_operator.plan.children import key_of
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.types import Defaults, Observed, Outcome, Plan
 from tandem_operator.wiring.unreadable import unreadable_status
 
 _log = structlog.get_logger()
+
+_CARRIED_OUT: Final = frozenset({"done", "gone"})
+"""How a look ends after which it is known what has become of each write."""
 
 
 class Planner(Protocol):
@@ -48,9 +51,9 @@ class Reconciler:
     """Reconciles resources, any number at a time, each by one caller at a time.
 
     Args:
-        client: reads.
+        client: the connection.
+        observer: reads.
         applier: writes.
-        nodes: reads nodes and remembers who looks at them.
         metrics: gets durations and failures.
         defaults: what the installation decides.
         plan: decides what is wanted.
@@ -64,8 +67,8 @@ class Reconciler:
     def __init__(
         self,
         client: Client,
+        observer: Observer,
         applier: Applier,
-        nodes: Nodes[ResourceKey],
         metrics: Metrics,
         *,
         defaults: Defaults,
@@ -77,8 +80,8 @@ class Reconciler:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
+        self._observer = observer
         self._applier = applier
-        self._nodes = nodes
         self._metrics = metrics
         self._defaults = defaults
         self._plan = plan
@@ -106,11 +109,13 @@ class Reconciler:
                 self._metrics.failures.labels(type(error).__name__).inc()
                 raise
             finally:
+                if ended not in _CARRIED_OUT:
+                    self._observer.children.forget(key)
                 self._metrics.reconcile_duration.labels(ended).observe(time.monotonic() - began)
         return again
 
     async def _reconcile(self, key: ResourceKey) -> float | None:
-        stored = await read_resource(self._client, key)
+        stored = await self._observer.resource(key)
         self._note_uid(key, stored)
         if stored is None:
             self._on_gone(key)
@@ -120,14 +125,14 @@ class Reconciler:
         except ValidationError as error:
             await self._report_unreadable(stored, error)
             return self._next_resync()
-        surroundings = await observe(self._client, self._nodes, resource, self._now())
+        surroundings = await self._observer.surroundings(resource, self._now())
         observed, problem = surroundings.observed, None
         try:
             plan = self._plan(observed, self._defaults)
         except InvalidSpec as error:
             problem = error
         else:
-            observed = await self._carry_out(plan, surroundings)
+            observed = await self._carry_out(key, plan, surroundings)
         outcome = self._outcome(observed, self._defaults, self._now(), problem)
         try:
             if await self._applier.status(stored, outcome.status):
@@ -136,17 +141,18 @@ class Reconciler:
             # Deleted or replaced while we worked: its event brings the key back.
             return self._next_resync()
         await self._applier.events(stored, outcome.events)
-        await self._report_to_scalers(observed, outcome)
+        await self._report_to_scalers(key, observed, outcome)
         resync = self._next_resync()
         return resync if outcome.again is None else min(resync, outcome.again.total_seconds())
 
-    async def _carry_out(self, plan: Plan, surroundings: Surroundings) -> Observed:
+    async def _carry_out(self, key: ResourceKey, plan: Plan, surroundings: Surroundings) -> Observed:
         """Apply the plan; what is observed after that. In the plan's order: children first, then pods, which may need them."""
         observed, live = surroundings.observed, surroundings.live
         owner = observed.resource.metadata
         missing, refused = await ensure_key(self._client, owner, plan.key) if plan.key else (None, ())
         applied: Applied = await self._applier.children(owner, plan.objects, live, plan.new)
         await self._applier.delete(owner, plan.obsolete, live)
+        self._observer.children.changed(key, applied.live, plan.obsolete)
         pods = {pod["metadata"]["name"]: pod for pod in observed.pods}
         patched: Patched = await self._applier.pods(owner, plan.pod_patches, pods)
         changed = after(observed, applied, patched)
@@ -157,11 +163,12 @@ class Reconciler:
             missing_key=missing,
         )
 
-    async def _report_to_scalers(self, observed: Observed, outcome: Outcome) -> None:
+    async def _report_to_scalers(self, key: ResourceKey, observed: Observed, outcome: Outcome) -> None:
         for role, status in outcome.scalers.items():
             # One that was deleted or replaced while we worked brings the key back by its event.
             with contextlib.suppress(Gone, Conflict):
-                await self._applier.status(observed.scalers[role], status)
+                if written := await self._applier.status(observed.scalers[role], status):
+                    self._observer.children.changed(key, {key_of(written): written}, ())
 
     async def _report_unreadable(self, stored: Json, error: ValidationError) -> None:
         status, events = unreadable_status(stored, error, self._now())
@@ -179,9 +186,10 @@ class Reconciler:
         former = self._uids.get(key)
         if former is not None and former != uid:
             self._applier.forget(former)
+            self._observer.forget(key)
         if uid is None:
             self._uids.pop(key, None)
-            self._nodes.forget(key)
+            self._observer.forget(key)
         else:
             self._uids[key] = uid
 

@@ -10,11 +10,13 @@ import structlog
 
 from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
 from tandem_operator.kube.kinds import NODE
+from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import ResourceKey
 from tandem_operator.kube.queue import WorkQueue
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
+from tandem_operator.plan.pods import is_ready
 
 _log = structlog.get_logger()
 
@@ -30,9 +32,15 @@ class Triggers:
     """
 
     def __init__(
-        self, queue: WorkQueue[ResourceKey], nodes: Nodes[ResourceKey], watches: Watches, metrics: Metrics
+        self,
+        queue: WorkQueue[ResourceKey],
+        news: News[ResourceKey],
+        nodes: Nodes[ResourceKey],
+        watches: Watches,
+        metrics: Metrics,
     ) -> None:
         self._queue = queue
+        self._news = news
         self._nodes = nodes
         self._watches = watches
         self._metrics = metrics
@@ -47,24 +55,26 @@ class Triggers:
         key = ResourceKey(metadata["namespace"], metadata["name"])
         self._resources.add(key)
         self._metrics.resources.set(len(self._resources))
-        self._queue.add(key)
+        self._look_if_news(key, PLURAL, event)
 
     def child(self, plural: str, event: Mapping[str, Any]) -> None:
         """A pod, a set, a front door or a scaler with a resource's label appeared, changed or went."""
         metadata = event["object"]["metadata"]
         self._heard(plural, event)
         if name := metadata.get("labels", {}).get(RESOURCE_LABEL):
-            self._queue.add(ResourceKey(metadata["namespace"], name))
+            self._look_if_news(ResourceKey(metadata["namespace"], name), plural, event)
 
     def node(self, event: Mapping[str, Any]) -> None:
-        """A node appeared, changed or went. Its kubelet's reports (every few minutes, for each node) are no news."""
+        """A node appeared, changed or went. Its kubelet's reports (every few minutes, for each node) are no news while it is well."""
         node = event["object"]
         name = node["metadata"]["name"]
         self._heard(NODE.plural, event)
         if event["type"] == "DELETED":
             is_news = self._nodes_seen.pop(name, None) is not None
         else:
-            content = hash(repr((node["metadata"]["uid"], node["metadata"].get("labels"), node.get("spec"))))
+            content = hash(
+                repr((node["metadata"]["uid"], node["metadata"].get("labels"), node.get("spec"), is_ready(node)))
+            )
             is_news = self._nodes_seen.get(name) not in (None, content)
             self._nodes_seen[name] = content
         if is_news:
@@ -82,11 +92,17 @@ class Triggers:
         for key in self._resources:
             self._queue.add(key)
 
+    def _look_if_news(self, key: ResourceKey, plural: str, event: Mapping[str, Any]) -> None:
+        if self._news.heard(key, plural, event["type"], event["object"]["metadata"]):
+            # A worker that has the key now may be about to read what happened, or be the one who did it.
+            self._queue.add(key, still=lambda: self._news.of(key))
+
     def _heard(self, plural: str, event: Mapping[str, Any]) -> None:
         self._metrics.watch_events.labels(plural).inc()
         self._metrics.watch_event_time.labels(plural).set(time.time())
         if self._watches.heard(plural, event["type"], event["object"]["metadata"]):
             _log.info("watch started over", resource=plural)
+            self._news.start_over()
             self._metrics.relists.labels(plural).inc()
             for key in self._resources:
                 self._queue.add_after(key, random.uniform(0, _SPREAD))  # noqa: S311 -- jitter, not a secret
