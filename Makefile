@@ -89,6 +89,10 @@ bench-kv: setup ## Measure conversations over the exchange, upstream's connector
 	@$(PYTHON) -m e2e.engine build
 	@$(PYTHON) -m e2e.bench.kv $(BENCH_ARGS)
 
+.PHONY: bench-topology
+bench-topology: setup ## Measure the operator with 1,000 engines, beside LeaderWorkerSet: two cores, 12 minutes
+	@$(PYTHON) -m e2e.bench.topology $(BENCH_ARGS)
+
 .PHONY: format
 format: setup ## Format the code and apply safe fixes
 	@$(PYTHON) -m ruff check --fix .

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from e2e.cluster.interface import Cluster
 from e2e.cluster.progress import wait_until
@@ -23,13 +24,15 @@ from tandem_operator.kube.permissions import RULES
 ACCOUNT_NAMESPACE = "default"
 
 
-def write_kubeconfig(cluster: Cluster, account: str, path: Path) -> Path:
-    """A kubeconfig for a new service account with the rights in the operator's table, cluster-wide."""
+def write_kubeconfig(
+    cluster: Cluster, account: str, path: Path, rules: Iterable[Mapping[str, Any]] | None = None
+) -> Path:
+    """A kubeconfig for a new service account with these rights, cluster-wide; default: those in the operator's table."""
     kubectl = Kubectl(cluster, ACCOUNT_NAMESPACE)
     role: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
     kubectl.apply(
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": ACCOUNT_NAMESPACE}},
-        {**role, "metadata": {"name": account}, "rules": [rule.manifest() for rule in RULES]},
+        {**role, "metadata": {"name": account}, "rules": list(rules or (rule.manifest() for rule in RULES))},
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
@@ -52,7 +55,13 @@ class OperatorProcess:
     def __init__(self, process: subprocess.Popen[bytes], log: Path, identity: str) -> None:
         self._process = process
         self._log = log
+        self._port: int | None = None
         self.identity = identity
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
 
     def is_ready(self) -> bool:
         """Whether it says so itself."""
@@ -68,13 +77,14 @@ class OperatorProcess:
 
     def metric(self, name: str, **labels: str) -> float:
         """Sum of all its samples of this name whose labels include these; 0 without any."""
-        text = self._ask("/metrics") or ""
         return sum(
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
+            sample.value for sample in self.samples() if sample.name == name and labels.items() <= sample.labels.items()
         )
+
+    def samples(self) -> list[Sample]:
+        """All of its metrics, as they are now."""
+        text = self._ask("/metrics") or ""
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
     def kill(self) -> None:
         """End it as a node that loses its power does."""
@@ -95,12 +105,13 @@ class OperatorProcess:
         return int(self.metric("process_resident_memory_bytes"))
 
     def _ask(self, path: str) -> str | None:
-        port = next((line["port"] for line in self.events() if line["event"] == "serving"), None)
-        if port is None:
+        if self._port is None:
+            self._port = next((line["port"] for line in self.events() if line["event"] == "serving"), None)
+        if self._port is None:
             assert self._process.poll() is None, self._log.read_text()
             return None
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
                 text: str = answer.read().decode()
                 return text
         except (urllib.error.URLError, TimeoutError):

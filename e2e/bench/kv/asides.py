@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
+from e2e.bench.figure import figure
 from e2e.bench.kv.client import at_once, complete
-from e2e.bench.kv.figures import figure
 from e2e.bench.kv.holding import SETTLE
 from e2e.bench.kv.journals import journal_of
 from e2e.exchange.engines import Engine

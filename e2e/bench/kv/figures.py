@@ -5,17 +5,12 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from e2e.bench.figure import figure
 from e2e.bench.kv.goals import balances
 from e2e.bench.kv.journals import Exchanged
 from e2e.bench.kv.ways import Turn
 
 Conversations = Sequence[Sequence[Turn]]
-
-
-def figure(name: str, value: float, unit: str) -> None:
-    """Print a result: a count as it is, anything else to four digits."""
-    shown = f"{value:.0f}" if float(value).is_integer() else f"{value:.4g}"
-    print(f"figure {name} {shown} {unit}", flush=True)
 
 
 @dataclass

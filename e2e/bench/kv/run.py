@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from e2e.bench.figure import figure
 from e2e.bench.kv.asides import asked_while_busy, at_rest, waiting_beside
 from e2e.bench.kv.cast import NO_REVERSE, PLAIN, REVERSE, THRESHOLD, Cast
-from e2e.bench.kv.figures import Results, figure, print_exchange
+from e2e.bench.kv.figures import Results, print_exchange
 from e2e.bench.kv.goals import all_missed
 from e2e.bench.kv.holding import held
 from e2e.bench.kv.journals import exchanged, journal_of

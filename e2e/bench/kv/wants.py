@@ -4,7 +4,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from e2e.bench.kv.figures import figure
+from e2e.bench.figure import figure
 from tandem_connector.contract.messages import Envelope, Missing, Purpose, Want
 from tandem_connector.contract.types import WantId
 from tandem_connector.exchange.commands import PostWrite

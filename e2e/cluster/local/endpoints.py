@@ -9,6 +9,13 @@ from typing import Self
 LOOPBACK = "127.0.0.1"
 
 
+def free_port(address: str = LOOPBACK) -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server((address, 0)) as held:
+        port: int = held.getsockname()[1]
+        return port
+
+
 @dataclass(frozen=True)
 class Endpoints:
     """One address for all programs of a control plane, and a port for each."""

@@ -16,12 +16,14 @@ from e2e.cluster.nodes import SIMULATED
 
 PROGRAM = "kwok"
 NODE_PREFIX = "p5en-"
+KEPT_AS_IT_IS = "e2e.tandem.dev/kept-as-it-is"
+"""A simulated node with this annotation isn't made ready, whatever its value."""
 POD_CIDR = "10.244.128.0/17"
 """Addresses of pods that don't exist: nothing answers on them."""
 
 _STAGES = Path(__file__).with_name("stages.yaml")
 _REGION = "us-west-2"
-_ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
+ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 
 # Devices, vCPUs and memory: Karpenter's instance-type reference. Huge pages: the EFA installer's formula, which they take
 # off the allocatable memory.
@@ -61,7 +63,7 @@ def program(binary: Path, seen: Layout, endpoints: Endpoints) -> Program:
 def node(number: int) -> dict[str, Any]:
     """The object of one node. Two nodes share a switch of the lowest layer, four of the next, eight a spine and a zone."""
     name = f"{NODE_PREFIX}{number}"
-    zone = _ZONES[number // 8 % len(_ZONES)]
+    zone = ZONES[number // 8 % len(ZONES)]
     labels = {
         "beta.kubernetes.io/instance-type": "p5en.48xlarge",
         "kubernetes.io/arch": "amd64",
