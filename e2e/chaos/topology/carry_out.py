@@ -43,7 +43,7 @@ class Carrier:
             case Kind.DELETE:
                 self._kubectl.run("delete", "pod", change.pod, "--wait=false")
             case Kind.EVICT:
-                evict(self._kubectl, change.pod)
+                self._kubectl.evict(change.pod)
             case Kind.DRAIN:
                 drain(self._kubectl, change.pod)
             case Kind.TAINT:
@@ -52,18 +52,6 @@ class Carrier:
     def scale(self, role: Role, replicas: int) -> None:
         """Ask the role's scaler for so many."""
         self._kubectl.run("scale", f"pdscaler/{self._resource}-{role}", f"--replicas={replicas}")
-
-
-def evict(kubectl: Kubectl, pod: str) -> None:
-    """Ask the Eviction API to remove the pod.
-
-    Raises:
-        KubectlError: it refused, as for the sake of a PodDisruptionBudget.
-    """
-    name = {"name": pod, "namespace": kubectl.namespace}
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}
-    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
-    kubectl.run("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
 
 def drain(kubectl: Kubectl, pod: str) -> None:

@@ -19,19 +19,24 @@ from tandem_operator.plan.children import (
     metadata,
     selector,
 )
-from tandem_operator.plan.pods import EnginePod, engine_pods
+from tandem_operator.plan.pods import EnginePod
 from tandem_operator.plan.resolved import Resolved
-from tandem_operator.plan.types import Manifest, Observed
+from tandem_operator.plan.types import Manifest
 
 WAITED_FOR: Final = timedelta(minutes=30)
 """How long a replacement may take. An image of 20 GB and 700 GB of weights from local NVMe take about a quarter of an hour."""
 
 
-def disruption_budgets(observed: Observed, resolved: Resolved) -> Iterator[Manifest]:
-    """One for each role, and one for the front door where it has several pods: a budget would pin a single one, or say nothing."""
-    pods = engine_pods(observed)
+def disruption_budgets(pods: Sequence[EnginePod], resolved: Resolved, now: datetime) -> Iterator[Manifest]:
+    """One for each role, and one for the front door where it has several pods: a budget would pin a single one, or say nothing.
+
+    Args:
+        pods: the resource's engine pods.
+        resolved: what is wanted.
+        now: with a time zone.
+    """
     for role in Role:
-        lost = [pod for pod in pods if pod.role is role and _is_given_up(pod, observed.at)]
+        lost = [pod for pod in pods if pod.role is role and _is_given_up(pod, now)]
         yield _budget(
             metadata(resolved, role_name(resolved.name, role), labels(resolved.name, role, ENGINE_APPLICATION)),
             selector(resolved.name, role),

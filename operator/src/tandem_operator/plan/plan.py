@@ -38,7 +38,7 @@ def plan(observed: Observed, defaults: Defaults) -> Plan:
         *_engines(resolved),
         *front_door(resolved),
         *scalers(resolved),
-        *disruption_budgets(observed, resolved),
+        *disruption_budgets(pods, resolved, observed.at),
     )
     return Plan(
         objects=objects,
