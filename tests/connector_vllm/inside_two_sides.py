@@ -23,14 +23,13 @@ from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.request import Request
 
-from tandem_connector.contract.messages import MAX_BLOCKS, VERSION, Fingerprint, Hello, Purpose, Query
+from tandem_connector.contract.messages import VERSION, Fingerprint, Hello, Purpose
 from tandem_connector.contract.peers import Address, Drain, Parallelism, Peer, PeerTable
-from tandem_connector.contract.types import BlockHash, EngineId, EngineState, Generation, QueryId, Role
+from tandem_connector.contract.types import BlockHash, EngineId, EngineState, Generation, Role
 from tandem_connector.drain import stage, tell
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import EndReason, Load, RequestId, Seconds
 from tandem_connector.vllm.engine_process import EngineProcess
-from tandem_connector.vllm.network.events import Received
 from tandem_connector.vllm.parting import Parting
 from tandem_connector.vllm.scheduler import SchedulerSide
 from tandem_connector.vllm.settings import ConnectorSettings
@@ -352,23 +351,6 @@ def blocks_are_kept_from_a_peer_that_parted_without_a_word_until_its_pod_is_said
     one.told(gone=("other",))
     until("all is back", lambda: one.pool.free_blocks == BLOCKS - 1, one)
     one.close()
-
-
-def much_that_comes_at_once_is_taken_in_parts_and_the_engine_knows_that_there_is_more() -> None:
-    one, other = acquainted()
-    network, many = other.side._surroundings.network, chain("any", MAX_BLOCKS)
-    assert network is not None
-    before = network.counts.received
-    for number in range(3):
-        one.side._surroundings.send(other.id, Query(QueryId(number), many))
-    until("all have come", lambda: network.counts.received >= before + 3)
-    time.sleep(0.2)  # that they have come is told a moment after they are counted
-    for number in range(3):
-        assert other.side._surroundings.has_news
-        asked = [each.envelope.message for each in other.side._surroundings.take() if isinstance(each, Received)]
-        assert [each.query for each in asked if isinstance(each, Query)] == [number]
-    for engine in (one, other):
-        engine.close()
 
 
 class LookedAt(list[Any]):

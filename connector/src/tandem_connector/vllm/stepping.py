@@ -141,11 +141,10 @@ class Stepping:
             now = _now()
             if now >= until or self._ending.is_over(now):
                 break
-            rests = not self._surroundings.has_news and (due is None or due > now)
-            # Also amid news, of which there may be much: whoever else rings is heard between two parts.
-            rung = self._surroundings.wait((until if due is None else min(until, due)) - now if rests else 0.0)
-            if rung - {Ring.NEWS}:
-                return rung
+            if not self._surroundings.has_news and (due is None or due > now):
+                rung = self._surroundings.wait((until if due is None else min(until, due)) - now)
+                if rung - {Ring.NEWS}:
+                    return rung
             if self._turn(_now()):
                 self._waits.happened()
                 break

@@ -155,17 +155,13 @@ class Surroundings:
         return self._has_news
 
     def take(self) -> list[News]:
-        """What happened since the last call: peers' changes and messages (if these are many, a part), then decisions.
+        """What happened since the last call: peers' changes and messages, then decisions.
 
         Raises:
             NetworkError: the network has failed.
         """
         self._has_news = False
-        news: list[News] = []
-        if self._network is not None:
-            news += self._network.take()
-            if self._network.has_more:
-                self._has_news = True
+        news: list[News] = list(self._network.take()) if self._network is not None else []
         for each in news:
             if isinstance(each, PeerReplaced):
                 self._replaced(each.peer, each.by)

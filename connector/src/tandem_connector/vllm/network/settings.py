@@ -25,9 +25,6 @@ class NetworkSettings:
     """Most sockets, one for each peer and few more: a peer table of the greatest length names no more."""
     inbox_bytes: int = 64 << 20
     """Most bytes of messages that wait for the owner."""
-    at_once_bytes: int = 1 << 20
-    """Most bytes of messages that the owner takes at one time: some thirty thousand names of blocks, for which it works some 20 ms.
-    A longer message is taken alone."""
     dead_connection: float = 10.0
     """After which a connection is closed whose other end doesn't acknowledge what was sent."""
     reconnect: float = 0.1

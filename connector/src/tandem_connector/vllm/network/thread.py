@@ -59,7 +59,7 @@ class Network:
         self._wake = wake
         self._settings = settings or NetworkSettings()
         self._commands: deque[NetworkCommand] = deque()
-        self._inbox = Inbox(self._settings.inbox_bytes, self._settings.at_once_bytes)
+        self._inbox = Inbox(self._settings.inbox_bytes)
         self._failure: Exception | None = None
         self._closing = False
         self._signalled = False
@@ -145,7 +145,7 @@ class Network:
         return {peer: known.stage for peer, known in self._loop.peers.copy().items()}
 
     def take(self) -> list[Event]:
-        """What happened since the last call, oldest first; if that is much, the first part of it.
+        """What happened since the last call, oldest first.
 
         Raises:
             NetworkError: the network's thread has failed.
@@ -155,11 +155,6 @@ class Network:
                 f"the exchange's network failed: {self._failure!r}; restart the engine"
             ) from self._failure
         return self._inbox.take()
-
-    @property
-    def has_more(self) -> bool:
-        """Whether `take` has something to give, of which `wake` may have told before."""
-        return not self._inbox.is_empty
 
     def close(self, patience: float = 2.0) -> bool:
         """Send what was ordered, as far as that takes no waiting, and end.
