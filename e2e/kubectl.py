@@ -21,7 +21,8 @@ class Kubectl:
     """Runs kubectl against one cluster, in one namespace."""
 
     def __init__(self, cluster: Cluster, namespace: str = "default") -> None:
-        self._command = [*cluster.kubectl, "--namespace", namespace]
+        self.command = (*cluster.kubectl, "--namespace", namespace)
+        """To be followed by kubectl's arguments."""
         self.namespace = namespace
 
     def run(self, *arguments: str, stdin: str | None = None, timeout: float = 120.0) -> str:
@@ -31,7 +32,7 @@ class Kubectl:
             KubectlError: it failed.
         """
         done = subprocess.run(
-            [*self._command, *arguments], input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+            [*self.command, *arguments], input=stdin, capture_output=True, text=True, timeout=timeout, check=False
         )
         if done.returncode:
             raise KubectlError(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
@@ -74,7 +75,7 @@ class Kubectl:
     def forwarded(self, target: str, port: int) -> Iterator[str]:
         """While it lasts, `http://127.0.0.1:...` leads to `port` of `target` (as `service/name`)."""
         with subprocess.Popen(
-            [*self._command, "port-forward", target, f":{port}", "--address", "127.0.0.1"],
+            [*self.command, "port-forward", target, f":{port}", "--address", "127.0.0.1"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from e2e.chaos.topology.pods import Life, Pods
 from e2e.cluster.interface import Cluster
+from e2e.kubectl import Kubectl
 from tandem_connector.contract.types import Role
 from tests.builders import a_pod, a_ready_pod
 from tests.builders.pods import PodBuilder
@@ -38,8 +39,8 @@ def test_a_life_tells_whether_it_served_when_it_was_deleted_and_how_its_engine_e
     assert told(serves.running(restarts=2)).restarts == 2
 
 
-def watching(tmp_path: Path, *watches: list[dict[str, Any]]) -> Cluster:
-    """A cluster whose kubectl tells these events, one list each time that it is started, and then nothing more."""
+def watching(tmp_path: Path, *watches: list[dict[str, Any]]) -> Kubectl:
+    """A kubectl that tells these events, one list each time that it is started, and then nothing more."""
     for number, events in enumerate(watches):
         (tmp_path / f"{number}").write_text("\n".join(json.dumps(each) for each in events) + "\n")
     (tmp_path / "kubectl.py").write_text(
@@ -52,7 +53,7 @@ def watching(tmp_path: Path, *watches: list[dict[str, Any]]) -> Cluster:
         "else:\n"
         "    time.sleep(60)\n"
     )
-    return cast("Cluster", SimpleNamespace(kubectl=[sys.executable, str(tmp_path / "kubectl.py")]))
+    return Kubectl(cast("Cluster", SimpleNamespace(kubectl=[sys.executable, str(tmp_path / "kubectl.py")])))
 
 
 def until_all_is_told(tmp_path: Path) -> None:
@@ -62,12 +63,12 @@ def until_all_is_told(tmp_path: Path) -> None:
 
 def test_a_pod_that_is_not_listed_again_by_the_next_watch_is_gone(tmp_path: Path) -> None:
     first, second = a_ready_pod(D), a_ready_pod(D, 1)
-    cluster = watching(
+    kubectl = watching(
         tmp_path,
         [event("ADDED", first), event("ADDED", second)],
         [event("ADDED", second), event("MODIFIED", second.terminating()), event("DELETED", second.terminating())],
     )
-    with Pods(cluster, "qwen") as pods:
+    with Pods(kubectl, "qwen") as pods:
         until_all_is_told(tmp_path)
         while pods.present():
             time.sleep(0.05)

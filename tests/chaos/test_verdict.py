@@ -30,10 +30,12 @@ def a_turn(number: int, *, end: End = End.RIGHT, ended: float = 0.0) -> Turn:
     return Turn(f"churn-{number}", "session", number, 0.0, ended, end, 0, "why")
 
 
-def part(number: int, *, prompt: int, computed: int, output: int = 10, of_prefill: bool = False) -> Entry:
+def part(
+    number: int, *, prompt: int, computed: int, output: int = 10, of_prefill: bool = False, at: float = 1.0
+) -> Entry:
     request = f"chatcmpl-churn-{number}-0f0f"
     request = f"cmpl-{request}-0-1e1e" if of_prefill else request
-    return entry("turn", {"request": request, "prompt": prompt, "output": output, "computed": computed})
+    return entry("turn", {"request": request, "prompt": prompt, "output": output, "computed": computed}, at)
 
 
 def want(peer: str, at: float) -> Entry:
@@ -49,6 +51,7 @@ def a_run(journals: Journals | None = None) -> Run:
     return Run(
         turns=[a_turn(0)],
         changes=[Change(Kind.EVICT, Role.DECODE, "some-decode-1")],
+        undone=[],
         lives=[a_life(), a_life(Role.PREFILL, "0000-cccc")],
         journals=journals or Journals(),
         unsettled=None,
@@ -87,6 +90,10 @@ def test_a_run_that_showed_nothing_fails() -> None:
     assert failures(replace(a_run(), lives=never_served)) == ["nothing shown"] * 2
 
 
+def test_a_change_that_could_not_be_made_is_a_failure() -> None:
+    assert failures(replace(a_run(), undone=["evict some-decode-1: refused"])) == ["undone"]
+
+
 def test_what_engines_do_not_know_at_the_end_is_a_failure() -> None:
     assert failures(replace(a_run(), unsettled="it is connected to 1 of 2 peers")) == ["unsettled"]
 
@@ -114,18 +121,43 @@ def test_of_a_turn_that_went_on_elsewhere_only_what_the_conversation_held_counts
     journals.read(THERE, [part(0, prompt=80, output=16, computed=10)])
     journals.read(HERE, [part(1, prompt=200, computed=8), part(1, prompt=200, computed=150, of_prefill=True)])
     turns = [a_turn(0), a_turn(1, ended=GONE_AT)]
-    (moved,) = moved_turns(turns, journals, {THERE: GONE_AT - 5})
+    (moved,) = moved_turns(turns, journals, {THERE: GONE_AT - 5}, Role.DECODE)
     assert (moved.held, moved.recomputed) == (64, 150 - (200 - 64))
-    assert moved_turns(turns, journals, {THERE: GONE_AT + 5}) == []
-    assert moved_turns(turns, journals, {}) == []
+    assert moved_turns(turns, journals, {THERE: GONE_AT + 5}, Role.DECODE) == []
+    assert moved_turns(turns, journals, {}, Role.DECODE) == []
     again = [replace(turn, fresh=False) for turn in turns]
-    assert moved_turns(again, journals, {THERE: GONE_AT - 5}) == [], "another session had said it before"
+    assert moved_turns(again, journals, {THERE: GONE_AT - 5}, Role.DECODE) == [], "another session had said it before"
 
 
-def test_a_turn_at_the_same_engine_did_not_move() -> None:
+@pytest.mark.parametrize("asked", [True, False], ids=["another prefill engine", "decode alone"])
+def test_a_turn_whose_prefill_engine_is_gone_counts_whoever_computes_in_its_place(*, asked: bool) -> None:
     journals = Journals()
-    journals.read(THERE, [part(0, prompt=80, computed=10), part(1, prompt=200, computed=8)])
-    assert moved_turns([a_turn(0), a_turn(1, ended=GONE_AT)], journals, {THERE: GONE_AT - 5}) == []
+    journals.read(THERE, [part(0, prompt=80, computed=80, of_prefill=True)])
+    journals.read(HERE, [part(0, prompt=80, output=16, computed=16), part(1, prompt=200, computed=8 if asked else 180)])
+    if asked:
+        journals.read("0000-cccc", [part(1, prompt=200, computed=180, of_prefill=True)])
+    turns = [a_turn(0), a_turn(1, ended=GONE_AT)]
+    (moved,) = moved_turns(turns, journals, {THERE: GONE_AT - 5}, Role.PREFILL)
+    assert (moved.held, moved.recomputed) == (64, 180 - (200 - 64))
+    assert moved_turns(turns, journals, {THERE: GONE_AT - 5}, Role.DECODE) == []
+
+
+def test_of_several_engines_that_had_the_same_part_in_a_turn_the_last_one_counts() -> None:
+    journals = Journals()
+    journals.read(HERE, [part(1, prompt=200, computed=90, of_prefill=True, at=9.0)])
+    journals.read(THERE, [part(1, prompt=200, computed=20, of_prefill=True, at=3.0)])
+    last = journals.part("churn-1", Role.PREFILL)
+    assert last is not None
+    assert last.pod == HERE
+    assert journals.part("churn-1", Role.DECODE) is None
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_turn_at_the_same_engine_did_not_move(role: Role) -> None:
+    journals = Journals()
+    journals.read(HERE if role is Role.PREFILL else THERE, [part(each, prompt=80, computed=10) for each in (0, 1)])
+    journals.read(THERE, [part(each, prompt=80, computed=10, of_prefill=True) for each in (0, 1)])
+    assert moved_turns([a_turn(0), a_turn(1, ended=GONE_AT)], journals, {THERE: GONE_AT - 5}, role) == []
 
 
 def test_a_chat_is_judged_up_to_its_first_tie() -> None:

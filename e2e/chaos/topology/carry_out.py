@@ -9,11 +9,13 @@ from typing import Any
 
 from e2e.chaos.topology.changes import Change, Kind
 from e2e.cluster.progress import wait_until
-from e2e.kubectl import Kubectl
+from e2e.kubectl import Kubectl, KubectlError
 from tandem_connector.contract.types import Role
 
 GONE_WITHIN = 300.0
 """Seconds: more than any pod's grace period."""
+EVICTED_WITHIN = 60.0
+"""Seconds until a disruption budget allows an eviction: its controller counts pods a moment after they are ready."""
 
 
 class Carrier:
@@ -34,7 +36,8 @@ class Carrier:
         """Do it; a drain and a taint are over when the pod is gone and the node takes pods again.
 
         Raises:
-            KubectlError: the API server refused.
+            KubectlError: the API server refused, or a drain wasn't over in time.
+            GaveUpError: an eviction wasn't allowed in time, or a taint's pod not gone.
         """
         match change.kind:
             case Kind.UP | Kind.DOWN:
@@ -43,7 +46,7 @@ class Carrier:
             case Kind.DELETE:
                 self._kubectl.run("delete", "pod", change.pod, "--wait=false")
             case Kind.EVICT:
-                self._kubectl.evict(change.pod)
+                evict(self._kubectl, change.pod)
             case Kind.DRAIN:
                 drain(self._kubectl, change.pod)
             case Kind.TAINT:
@@ -52,6 +55,26 @@ class Carrier:
     def scale(self, role: Role, replicas: int) -> None:
         """Ask the role's scaler for so many."""
         self._kubectl.run("scale", f"pdscaler/{self._resource}-{role}", f"--replicas={replicas}")
+
+
+def evict(kubectl: Kubectl, pod: str) -> None:
+    """Evict the pod as soon as its disruption budget allows it, as whatever scales nodes does.
+
+    Raises:
+        KubectlError: the API server refused for another reason.
+        GaveUpError: it wasn't allowed in time.
+    """
+    wait_until(f"{pod} to be evicted", lambda: _is_evicted(kubectl, pod), EVICTED_WITHIN, every=1.0)
+
+
+def _is_evicted(kubectl: Kubectl, pod: str) -> bool:
+    try:
+        kubectl.evict(pod)
+    except KubectlError as error:
+        if "disruption budget" not in str(error):
+            raise
+        return False
+    return True
 
 
 def drain(kubectl: Kubectl, pod: str) -> None:

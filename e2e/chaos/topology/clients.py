@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that hold conversations through the front door, as patient agents do.
 
-What was refused before a word of it came is asked again.
+What was refused, so that no answer was begun, is asked again.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class End(StrEnum):
     WRONG = "wrong"
     """Another text than the plain engine's."""
     BROKEN = "broken"
-    """It ended in mid-answer, or nobody would take it."""
+    """An answer was begun and not ended, or nobody would take the request."""
     HUNG = "hung"
     """No end within the bound."""
 
@@ -54,7 +54,7 @@ class Turn:
     ended: float
     end: End
     retries: int
-    """Attempts that were refused before a word came."""
+    """Attempts that were refused before an answer was begun."""
     why: str = ""
     fresh: bool = True
     """No other session has said the same before, so no engine has it from there. (vllm-router passes no `cache_salt` on.)"""
@@ -68,6 +68,7 @@ class BrokenError(Exception):
 class _Heard:
     text: str = ""
     began: bool = False
+    """A status came that promises an answer, if no word of it yet."""
 
 
 class Clients:
@@ -152,7 +153,7 @@ class Clients:
                 await self._read(body, headers, heard)
         except TimeoutError:
             return End.HUNG, f"no end in {self._hung_after:.0f} s after {heard.text!r}"
-        except (httpx.HTTPError, BrokenError) as error:
+        except (httpx.HTTPError, BrokenError, ValueError) as error:
             return End.BROKEN, f"{error!r} after {heard.text!r}"
         finally:
             self.under_way -= 1
@@ -163,18 +164,17 @@ class Clients:
         async with self._http.stream("POST", url, json=body, headers=headers) as response:
             if response.status_code != httpx.codes.OK:
                 raise BrokenError(f"{response.status_code} {(await response.aread())[:300]!r}")
+            heard.began = True
             async for line in response.aiter_lines():
                 content = line.removeprefix("data: ")
                 if content == "[DONE]":
                     return
                 if content:
-                    _add(json.loads(content), heard)
+                    heard.text += _said(json.loads(content))
         raise BrokenError("a stream without end")
 
 
-def _add(chunk: dict[str, Any], heard: _Heard) -> None:
+def _said(chunk: dict[str, Any]) -> str:
     if "choices" not in chunk:
         raise BrokenError(repr(chunk))
-    for choice in chunk["choices"]:
-        heard.text += choice["delta"].get("content") or ""
-        heard.began |= bool(heard.text)
+    return "".join(choice["delta"].get("content") or "" for choice in chunk["choices"])

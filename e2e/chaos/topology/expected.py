@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from e2e.cache import key_of
 from e2e.chaos.topology.talks import Talk
+from e2e.cluster.local import processes
 from e2e.cluster.progress import Progress
 from e2e.engine.environment import EngineEnvironment
 from e2e.engine.model import MODEL_NAME
@@ -23,12 +24,15 @@ Answers: TypeAlias = dict[str, list[Expected]]
 def expected_answers(environment: EngineEnvironment, model: Path, talks: Sequence[Talk], kept_in: Path) -> Answers:
     """The answers kept in a folder, or else those of a plain engine that is started for it.
 
-    It computes on one core, as each engine in a pod: with another number of threads sums are rounded differently.
+    It computes on one core, as each engine in a pod: with another number of threads sums are rounded differently. One that a run
+    left, which was killed, is ended.
     """
+    processes.end(kept_in)
     kept = kept_in / f"expected-{key_of(environment.root.name, model / 'model.safetensors', repr(talks))}.json"
     if not kept.exists():
         with running(environment, model, kept_in / "plain") as engines:
-            plain = engines.start(plain=EngineSpec(None, core="0"))["plain"]
+            marked = {processes.STATE_MARK: str(kept_in), processes.NAME_MARK: "plain"}
+            plain = engines.start(plain=EngineSpec(None, core="0", environment=marked))["plain"]
             with Progress("asking a plain engine what is right") as progress:
                 answers = {}
                 for talk in talks:

@@ -3,7 +3,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import msgspec
 from e2e.chaos.topology.clients import Turn
 from e2e.exchange.engine import BLOCK_SIZE
 from tandem_connector.contract.messages import Purpose
-from tandem_connector.contract.types import EngineId, pod_of
+from tandem_connector.contract.types import EngineId, Role, pod_of
 from tandem_connector.vllm.journal import Entry, previous, read_journal
 
 _REQUEST = re.compile(r"churn-\d+")
@@ -39,6 +39,12 @@ class Part:
     computed: int
     is_prefill: bool
     """It was asked by another engine."""
+    at: float
+    """When it wrote this down, on the machine's monotonic clock."""
+
+
+def _when(part: Part) -> float:
+    return part.at
 
 
 @dataclass
@@ -71,7 +77,7 @@ class Journals:
                 for kind, command in msgspec.json.decode(entry.content):
                     self._commanded(kind, command, entry.at)
             elif entry.kind == "turn":
-                self._turn(pod, msgspec.json.decode(entry.content))
+                self._turn(pod, msgspec.json.decode(entry.content), entry.at)
 
     def _commanded(self, kind: str, command: dict[str, Any], at: float) -> None:
         match kind:
@@ -82,17 +88,18 @@ class Journals:
             case "MoveEnded" if command["offered"]:
                 self.moves += 1
 
-    def _turn(self, pod: str, content: dict[str, Any]) -> None:
+    def _turn(self, pod: str, content: dict[str, Any], at: float) -> None:
         found = _REQUEST.search(content["request"])
         if found is not None:
             # What decode asks prefill for is a completion; the client's own request is a chat.
             is_prefill = content["request"].startswith("cmpl-")
-            part = Part(pod, content["prompt"], content["output"], content["computed"], is_prefill)
+            part = Part(pod, content["prompt"], content["output"], content["computed"], is_prefill, at)
             self.parts.setdefault(found[0], []).append(part)
 
-    def decode(self, request: str) -> Part | None:
-        """The part of the engine that answered; None when it didn't get to write it down."""
-        return next((part for part in self.parts.get(request, ()) if not part.is_prefill), None)
+    def part(self, request: str, role: Role) -> Part | None:
+        """The part of an engine of this role, the last one's if there were several; None when none got to write it down."""
+        wanted = role is Role.PREFILL
+        return max((part for part in self.parts.get(request, ()) if part.is_prefill is wanted), default=None, key=_when)
 
     def computed(self, request: str) -> int:
         """Prompt tokens that were computed for it, by the engine that computed most of them: the other's were less than a block."""
@@ -101,7 +108,7 @@ class Journals:
 
 @dataclass(frozen=True)
 class Moved:
-    """A turn whose conversation had to go on at another decode engine. Tokens."""
+    """A turn whose conversation had to go on at another engine of a role. Tokens."""
 
     turn: Turn
     held: int
@@ -110,13 +117,14 @@ class Moved:
     """Of these."""
 
 
-def moved_turns(turns: Sequence[Turn], journals: Journals, ends: dict[str, float]) -> list[Moved]:
-    """Turns that were the first ones after the end of the decode engine that had answered before.
+def moved_turns(turns: Sequence[Turn], journals: Journals, ends: Mapping[str, float], role: Role) -> list[Moved]:
+    """Turns that were the first ones after the end of the engine of this role that had had a part in the one before.
 
     Args:
         turns: in the order in which they ended.
         journals: all engines'.
         ends: by UID of each pod that was removed, when that was told.
+        role: of the engine that ended.
     """
     before: dict[str, Turn] = {}
     found = []
@@ -125,12 +133,15 @@ def moved_turns(turns: Sequence[Turn], journals: Journals, ends: dict[str, float
         before[turn.session] = turn
         if last is None or turn.number != last.number + 1 or not turn.fresh:
             continue
-        there, here = journals.decode(last.request), journals.decode(turn.request)
-        if there is None or here is None or there.pod == here.pod or ends.get(there.pod, turn.ended) >= turn.ended:
+        said, asked = journals.part(last.request, Role.DECODE), journals.part(turn.request, Role.DECODE)
+        there, here = journals.part(last.request, role), journals.part(turn.request, role)
+        if said is None or asked is None or there is None or ends.get(there.pod, turn.ended) >= turn.ended:
+            continue
+        if here is not None and here.pod == there.pod:
             continue
         # The last token that was said has no KV yet.
-        held = (there.prompt + there.output - 1) // BLOCK_SIZE * BLOCK_SIZE
-        found.append(Moved(turn, held, max(0, journals.computed(turn.request) - (here.prompt - held))))
+        held = (said.prompt + said.output - 1) // BLOCK_SIZE * BLOCK_SIZE
+        found.append(Moved(turn, held, max(0, journals.computed(turn.request) - (asked.prompt - held))))
     return found
 
 

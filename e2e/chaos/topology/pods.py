@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2e.chaos.topology.changes import Seen
-from e2e.cluster.interface import Cluster
+from e2e.kubectl import Kubectl
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import ENGINE_LABEL, ROLE_LABEL
 from tandem_operator.plan.engines import ENGINE_CONTAINER
@@ -58,15 +58,15 @@ class Life:
 class Pods:
     """Watches them on a thread, as a context. The pods of one resource."""
 
-    def __init__(self, cluster: Cluster, resource: str) -> None:
+    def __init__(self, kubectl: Kubectl, resource: str) -> None:
         """Not yet.
 
         Args:
-            cluster: where they are.
+            kubectl: of their namespace.
             resource: the name of theirs.
         """
         self._command = [
-            *(*cluster.kubectl, "get", "pods", f"--selector={ENGINE_LABEL}={resource}"),
+            *(*kubectl.command, "get", "pods", f"--selector={ENGINE_LABEL}={resource}"),
             *("--output=json", "--watch", "--output-watch-events"),
         ]
         self._lives: dict[str, Life] = {}

@@ -3,15 +3,18 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from e2e.chaos.topology.carry_out import Carrier
-from e2e.chaos.topology.changes import Bounds, Change, Chooser
+from e2e.chaos.topology.changes import Bounds, Chooser
+from e2e.chaos.topology.changing import Changing
+from e2e.chaos.topology.churn import Churn
 from e2e.chaos.topology.clients import Clients
 from e2e.chaos.topology.expected import expected_answers
 from e2e.chaos.topology.journals import Journals
@@ -20,18 +23,16 @@ from e2e.chaos.topology.tables import unsettled
 from e2e.chaos.topology.talks import talks
 from e2e.chaos.topology.verdict import Run
 from e2e.cluster.interface import Cluster, ClusterError
+from e2e.cluster.local.cluster import LocalCluster
 from e2e.engine.environment import EngineEnvironment, build_environment
 from e2e.engine.model import cached_model
-from e2e.installation import front_door, install_operator, load_images
-from e2e.kubectl import Kubectl
+from e2e.installation import front_door, install_operator, is_ready, load_images
+from e2e.kubectl import Kubectl, KubectlError
 from e2e.ready import READY_WITHIN, wait_until_ready
 from e2e.sample import cpu_resource
 from e2e.soak.run import SHAPE
 from tandem_connector.contract.environment import JOURNAL, POD_UID
 
-LINE_EVERY = 10.0
-PAUSE = 2.0
-"""Seconds between two looks for a change that can be made."""
 REST_WITHIN = 120.0
 """Seconds in which all must be known and given back once all engines are ready: a want's time to live, and the transport's bound."""
 _JOURNALS = "/journals"
@@ -66,43 +67,52 @@ def chaos(plan: Plan, cluster: Cluster, folder: Path, kept: Path) -> Run:
 
     Args:
         plan: how.
-        cluster: where; what there was in it is ended first.
+        cluster: where; what there is in it, also what a run left that was killed, is ended first.
         folder: takes the engines' journals and logs.
         kept: what a plain engine answers is kept here for other runs.
 
     Raises:
         ClusterError: the cluster can't be used.
+        NotReadyError: the first engines don't start.
     """
+    if cluster.name != LocalCluster.name:
+        raise ClusterError("the engines' journals are read from this machine's disk: use CLUSTER=local")
+    cluster.down()
     environment, model = build_environment(), cached_model(shape=SHAPE)
     conversations = talks(plan.talks)
     answers = expected_answers(environment, model, conversations, kept)
     journals = folder / "journals"
     journals.mkdir()
     with _installed(cluster, environment):
-        if not cluster.facts().is_local:
-            raise ClusterError("the engines' journals are read from this machine's disk: use CLUSTER=local")
         kubectl = Kubectl(cluster)
         resource = _resource(plan, cluster, environment, model, journals)
         name = resource["metadata"]["name"]
-        with Pods(cluster, name) as pods:
+        with Pods(kubectl, name) as pods, _logs(kubectl, pods, folder):
             kubectl.apply(resource)
             wait_until_ready(kubectl, name, READY_WITHIN * plan.slack)
             with front_door(cluster, kubectl, name) as url:
                 clients = Clients(url, conversations, answers, plan.seed, slack=plan.slack)
-                churn = _Churn(plan, kubectl, name, pods, clients)
-                try:
-                    asyncio.run(churn.run())
-                    began = time.monotonic()
-                    left = _settled(kubectl, name, REST_WITHIN * plan.slack)
-                    settled_after = time.monotonic() - began
-                finally:
-                    _keep_logs(kubectl, pods, folder)
-        return Run(clients.turns, churn.changes, pods.lives, Journals.of(journals), left, settled_after)
+                changing = Changing(pods, Carrier(kubectl, name), Chooser(plan.seed), plan.bounds, say := _saying())
+                churn = Churn(
+                    pods, clients, changing, is_ready=lambda: is_ready(kubectl.get("pdi", name) or {}), say=say
+                )
+                asyncio.run(churn.run(plan.minutes * 60, plan.clients, READY_WITHIN * plan.slack))
+            began = time.monotonic()
+            left = _settled(kubectl, name, REST_WITHIN * plan.slack)
+            settled_after = time.monotonic() - began
+        return Run(
+            turns=clients.turns,
+            changes=changing.made,
+            undone=changing.undone,
+            lives=pods.lives,
+            journals=Journals.of(journals),
+            unsettled=left,
+            settled_after=settled_after,
+        )
 
 
 @contextmanager
 def _installed(cluster: Cluster, environment: EngineEnvironment) -> Iterator[None]:
-    cluster.down()
     try:
         cluster.up()
         load_images(cluster, environment)
@@ -125,83 +135,41 @@ def _resource(
         template = spec[role]["podTemplate"]["spec"]
         template["containers"][0]["volumeMounts"].append({"name": "journals", "mountPath": _JOURNALS})
         template["volumes"].append({"name": "journals", "hostPath": {"path": str(journals), "type": "Directory"}})
+    # The most that there may be, from the beginning.
     spec["decode"]["replicas"] = plan.bounds.role
+    spec["prefill"]["replicas"] = plan.most - plan.bounds.role
+    # Room for 65,536 tokens, which all conversations at a time need less than half of, in 384 MiB: four engines fit into 16 GB.
+    spec["engine"]["args"].append("--num-gpu-blocks-override=2048")
     return resource
+
+
+def _saying() -> Callable[[str], None]:
+    """Prints lines, with the seconds from now on."""
+    began = time.monotonic()
+    return lambda text: print(f"{time.monotonic() - began:.0f} s: {text}", flush=True)
 
 
 def _settled(kubectl: Kubectl, name: str, within: float) -> str | None:
     """What isn't as it should be after so many seconds."""
     end = time.monotonic() + within
-    while (left := unsettled(kubectl, name)) is not None and time.monotonic() < end:
+    while (left := _left(kubectl, name)) is not None and time.monotonic() < end:
         time.sleep(1.0)
     return left
 
 
-def _keep_logs(kubectl: Kubectl, pods: Pods, folder: Path) -> None:
-    for life in pods.present():
-        (folder / f"{life.name}.log").write_text(kubectl.run("logs", life.name, "-c", "engine"))
+def _left(kubectl: Kubectl, name: str) -> str | None:
+    try:
+        return unsettled(kubectl, name)
+    except (KubectlError, httpx.HTTPError) as error:
+        return f"an engine does not answer: {error}"
 
 
-class _Churn:
-    def __init__(self, plan: Plan, kubectl: Kubectl, resource: str, pods: Pods, clients: Clients) -> None:
-        self._plan = plan
-        self._kubectl = kubectl
-        self._resource = resource
-        self._pods = pods
-        self._clients = clients
-        self._carrier = Carrier(kubectl, resource)
-        self._chooser = Chooser(plan.seed)
-        self._began = time.monotonic()
-        self.changes: list[Change] = []
-
-    async def run(self) -> None:
-        """Load and changes, and load until all engines are ready."""
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(16))
-        over = asyncio.Event()
-        telling = asyncio.create_task(self._tell())
-        try:
-            async with asyncio.TaskGroup() as talking:
-                for client in range(self._plan.clients):
-                    talking.create_task(self._clients.talk(client, over))
-                try:
-                    await self._change(self._began + self._plan.minutes * 60)
-                    await asyncio.to_thread(
-                        wait_until_ready, self._kubectl, self._resource, READY_WITHIN * self._plan.slack
-                    )
-                finally:
-                    over.set()
-        finally:
-            telling.cancel()
-            await self._clients.close()
-
-    async def _change(self, until: float) -> None:
-        while time.monotonic() < until:
-            pods = self._pods.seen()
-            self._clients.starting = not all(pod.ready or pod.ends for pod in pods)
-            change = self._chooser.next(pods, self._plan.bounds)
-            if change is not None:
-                self.changes.append(change)
-                self._say(f"{change.kind} {change.pod}")
-                await self._make(change)
-            await asyncio.sleep(PAUSE)
-
-    async def _make(self, change: Change) -> None:
-        """Until the API server tells of it: what comes next is chosen from what is seen."""
-        before = {life.uid for life in self._pods.present() if life.name == change.pod}
-        await asyncio.to_thread(self._carrier.carry_out, change)
-        for _ in range(100):
-            now = {life.uid for life in self._pods.present() if life.name == change.pod and life.deleted is None}
-            if now != before:
-                return
-            await asyncio.sleep(0.1)
-
-    async def _tell(self) -> None:
-        while True:
-            await asyncio.sleep(LINE_EVERY)
-            pods = ", ".join(
-                f"{pod.name} {'ends' if pod.ends else 'ready' if pod.ready else 'starts'}" for pod in self._pods.seen()
-            )
-            self._say(f"{len(self._clients.turns)} turns, {self._clients.under_way} under way; {pods}")
-
-    def _say(self, text: str) -> None:
-        print(f"{time.monotonic() - self._began:.0f} s: {text}", flush=True)
+@contextmanager
+def _logs(kubectl: Kubectl, pods: Pods, folder: Path) -> Iterator[None]:
+    """At the end, what the engines that there are have said is in the folder, as far as it can be had."""
+    try:
+        yield
+    finally:
+        for life in pods.present():
+            with suppress(KubectlError):
+                (folder / f"{life.name}.log").write_text(kubectl.run("logs", life.name, "-c", "engine"))

@@ -27,15 +27,22 @@ _NOT_HELD = {"peers_connected", "healthy"}
 
 def unsettled(kubectl: Kubectl, resource: str) -> str | None:
     """What is not yet as it should be, in words; None if nothing is. Pods must answer on their addresses."""
+    if (why := unwritten(kubectl, resource)) is not None:
+        return why
+    for pod in engine_pods(kubectl, resource):
+        if why := _engine(kubectl, pod):
+            return f"{pod['metadata']['name']}: {why}"
+    return None
+
+
+def unwritten(kubectl: Kubectl, resource: str) -> str | None:
+    """What of the tables and labels isn't as the plan has it for the pods that are there, in words; None if nothing is."""
     manifest = kubectl.get("pdi", resource)
     if manifest is None or not is_ready(manifest):
         return "the resource is not ready"
-    pods = engine_pods(kubectl, resource)
-    if wrong := [patch.name for patch in plan(_observed(kubectl, manifest, pods), _defaults()).pod_patches]:
+    observed = _observed(kubectl, manifest, engine_pods(kubectl, resource))
+    if wrong := [patch.name for patch in plan(observed, _defaults()).pod_patches]:
         return f"the plan would write other tables or labels on {', '.join(wrong)}"
-    for pod in pods:
-        if why := _engine(kubectl, pod):
-            return f"{pod['metadata']['name']}: {why}"
     return None
 
 

@@ -24,6 +24,8 @@ class Run:
 
     turns: Sequence[Turn]
     changes: Sequence[Change]
+    undone: Sequence[str]
+    """Changes that could not be made, and why."""
     lives: Sequence[Life]
     journals: Journals
     unsettled: str | None
@@ -51,6 +53,8 @@ class Run:
                 yield f"crashed: {life.name} ({life.uid}) restarted {life.restarts} times, exit code {life.exit_code}"
         for want in stale(self.journals.wants, self.gone, STALE_AFTER):
             yield f"stale: {want.peer} was asked for blocks {latest([want], self.gone):.1f} s after its pod was gone"
+        for change in self.undone:
+            yield f"undone: {change}"
         if self.unsettled is not None:
             yield f"unsettled: {self.unsettled}"
         for role in Role:
@@ -96,10 +100,16 @@ class Run:
         written = self.journals.written
         yield from ((f"blocks_{purpose}", str(written[purpose]), "blocks") for purpose in Purpose)
         yield "moves", str(self.journals.moves), "moves"
-        ends = {life.uid: life.deleted for life in self.removed if life.deleted is not None}
-        moved = moved_turns(self.turns, self.journals, ends)
+        for role in Role:
+            yield from self._recomputed(role)
+
+    def _recomputed(self, role: Role) -> Iterator[tuple[str, str, str]]:
+        ends = {life.uid: life.deleted for life in self.removed if life.role is role and life.deleted is not None}
+        moved = moved_turns(self.turns, self.journals, ends, role)
         recomputed = [turn.recomputed for turn in moved]
-        yield "first_turns_after_removal", str(len(moved)), "turns"
-        yield "first_turns_that_recomputed", str(sum(tokens > 0 for tokens in recomputed)), "turns"
-        yield "tokens_held_before_removal", str(sum(turn.held for turn in moved)), "tokens"
-        yield "tokens_recomputed_after_removal", str(sum(recomputed)), "tokens"
+        conversations = {turn.turn.session for turn in moved}
+        yield f"first_turns_after_removal_of_{role}", str(len(moved)), "turns"
+        yield f"conversations_that_lost_their_{role}", str(len(conversations)), "conversations"
+        yield f"first_turns_that_recomputed_after_{role}", str(sum(tokens > 0 for tokens in recomputed)), "turns"
+        yield f"tokens_held_before_removal_of_{role}", str(sum(turn.held for turn in moved)), "tokens"
+        yield f"tokens_recomputed_after_removal_of_{role}", str(sum(recomputed)), "tokens"
