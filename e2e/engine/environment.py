@@ -18,7 +18,14 @@ PYTHON_VERSION = "3.11"
 _PROJECT = Path(__file__).parent
 _RECIPE = "2"
 """Changed when the same lock file shall give another environment."""
-_CHECK = "import torch, torchvision, nixl._api, vllm._C, vllm.entrypoints.openai.api_server"
+# vLLM's wheel has its kernels once per set of CPU instructions, and only warns where the right ones can't be loaded.
+_CHECK = """
+import torch, torchvision, nixl._api
+from vllm.platforms import current_platform
+current_platform.import_kernels()
+torch.ops._C.silu_and_mul
+import vllm.entrypoints.openai.api_server
+"""
 
 
 @dataclass(frozen=True)

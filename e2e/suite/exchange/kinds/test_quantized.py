@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from e2e.engine.instructions import keeps_kv_in_8_bits
 from e2e.engine.model import Shape, make_model
 from e2e.suite.exchange.kinds.talks import Exchanged, Kind, Talk, talk
+
+pytestmark = pytest.mark.skipif(not keeps_kv_in_8_bits(), reason="vLLM's KV in 8 bits needs a CPU with AVX-512 or AMX")
 
 BLOCK = 32
 SHAPE = Shape()
