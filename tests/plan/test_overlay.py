@@ -77,25 +77,27 @@ def test_single_values_are_replaced() -> None:
 
 def test_a_container_is_found_by_its_name_and_a_new_one_is_a_sidecar() -> None:
     containers = spec({"containers": [{"name": "log", "image": "x"}, {"name": "engine", "tty": True}]})["containers"]
-    assert [container["name"] for container in containers] == ["engine", "log"]
-    assert containers[0] == {**TEMPLATE["spec"]["containers"][0], "tty": True}
+    assert containers == [{"name": "log", "image": "x"}, {**TEMPLATE["spec"]["containers"][0], "tty": True}]
 
 
 def test_init_containers_can_be_added_where_there_were_none() -> None:
     assert spec({"initContainers": [{"name": "fetch"}]})["initContainers"] == [{"name": "fetch"}]
 
 
-def test_variables_are_merged_by_name_and_keep_their_order() -> None:
+def test_variables_are_merged_by_name_and_those_of_the_overlay_keep_their_order() -> None:
     assert engine({"env": [{"name": "C", "value": "3"}, {"name": "A", "value": "9"}]})["env"] == [
+        {"name": "C", "value": "3"},
         {"name": "A", "value": "9"},
         {"name": "B", "value": "2"},
-        {"name": "C", "value": "3"},
     ]
 
 
-def test_a_variable_from_a_secret_replaces_one_with_a_value() -> None:
+def test_a_variable_from_a_secret_replaces_one_with_a_value_that_is_removed() -> None:
     source = {"secretKeyRef": {"name": "s", "key": "k"}}
-    assert engine({"env": [{"name": "A", "valueFrom": source}]})["env"][0] == {"name": "A", "valueFrom": source}
+    assert engine({"env": [{"name": "A", "value": None, "valueFrom": source}]})["env"][0] == {
+        "name": "A",
+        "valueFrom": source,
+    }
 
 
 def test_mounts_are_merged_by_path_and_ports_by_number() -> None:
@@ -113,18 +115,44 @@ def test_resources_are_merged() -> None:
     }
 
 
-def test_a_volume_of_the_same_source_is_merged_and_of_another_replaced() -> None:
+def test_a_volume_of_the_same_source_is_merged_and_another_source_takes_its_place() -> None:
     bigger = spec({"volumes": [{"name": "shm", "emptyDir": {"sizeLimit": "80Gi"}}]})["volumes"]
     assert bigger[0] == {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "80Gi"}}
-    other = spec({"volumes": [{"name": "shm", "hostPath": {"path": "/dev/shm"}}]})["volumes"]
-    assert other[0] == {"name": "shm", "hostPath": {"path": "/dev/shm"}}
-    assert other[1] == TEMPLATE["spec"]["volumes"][1]
+    path = {"path": "/dev/shm"}
+    for way in ({"emptyDir": None}, {"$retainKeys": ["name", "hostPath"]}):
+        other = spec({"volumes": [{"name": "shm", "hostPath": path, **way}]})["volumes"]
+        assert other == [{"name": "shm", "hostPath": path}, TEMPLATE["spec"]["volumes"][1]]
 
 
-def test_tolerations_are_added_once() -> None:
+@pytest.mark.parametrize(
+    ("overlay", "field"),
+    [
+        ({"volumes": [{"name": "shm", "hostPath": {}}]}, "volumes[shm]"),
+        ({"containers": [{"name": "engine", "env": [{"name": "A", "valueFrom": {}}]}]}, "containers[engine].env[A]"),
+        (
+            {"containers": [{"name": "engine", "readinessProbe": {"exec": {}, "httpGet": {}}}]},
+            "containers[engine].readinessProbe",
+        ),
+        (
+            {"initContainers": [{"name": "a", "lifecycle": {"preStop": {"exec": {}, "sleep": {}}}}]},
+            "initContainers[a].lifecycle.preStop",
+        ),
+    ],
+)
+def test_two_of_what_only_one_can_be_are_refused_with_the_remedy(overlay: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidSpec, match="of which only one can be; set the other to null") as error:
+        spec(overlay)
+    assert error.value.field == f"spec.decode.podTemplate.spec.{field}"
+
+
+def test_what_no_pod_has_is_left_to_the_api_server() -> None:
+    strange = {"name": "a", "lifecycle": "x", "readinessProbe": ["exec"], "stdin": {"a": 1}}
+    assert strange in spec({"initContainers": [strange]})["initContainers"]
+
+
+def test_tolerations_are_replaced() -> None:
     spot = {"key": "spot", "operator": "Exists"}
-    generated = TEMPLATE["spec"]["tolerations"]
-    assert spec({"tolerations": [spot, *generated]})["tolerations"] == [*generated, spot]
+    assert spec({"tolerations": [spot]})["tolerations"] == [spot]
 
 
 def test_lists_without_an_identity_are_replaced() -> None:
@@ -134,7 +162,7 @@ def test_lists_without_an_identity_are_replaced() -> None:
 def test_an_element_or_a_map_can_be_deleted_and_a_map_replaced() -> None:
     assert engine({"env": [{"name": "A", "$patch": "delete"}]})["env"] == [{"name": "B", "value": "2"}]
     assert engine({"env": [{"name": "unknown", "$patch": "delete"}]}) == TEMPLATE["spec"]["containers"][0]
-    assert "nodeSelector" not in spec({"nodeSelector": {"$patch": "delete"}})
+    assert spec({"nodeSelector": {"$patch": "delete"}})["nodeSelector"] == {}
     assert spec({"nodeSelector": {"$patch": "replace", "pool": "a"}})["nodeSelector"] == {"pool": "a"}
 
 
@@ -162,7 +190,17 @@ def test_an_element_or_a_map_can_be_deleted_and_a_map_replaced() -> None:
         ({"spec": {"terminationGracePeriodSeconds": {"x": 1}}}, ".spec.terminationGracePeriodSeconds"),
         ({"spec": {"tolerations": "all"}}, ".spec.tolerations"),
         ({"spec": {"nodeSelector": {"$patch": "merge"}}}, ".spec.nodeSelector.$patch"),
-        ({"spec": {"$retainKeys": ["x"]}}, ".spec.$retainKeys"),
+        ({"spec": {"$retainKeys": ["x"]}}, ".spec.containers"),
+        ({"spec": {"$retainKeys": ["x"], "hostIPC": True}}, ".spec.$retainKeys"),
+        ({"spec": {"$retain": ["x"]}}, ".spec.$retain"),
+        ({"spec": {"affinity": {"$patch": "replace"}}}, ".spec.affinity.$patch"),
+        ({"spec": {"$setElementOrder/containers": [{"image": "x"}]}}, ".spec.$setElementOrder/containers"),
+        ({"spec": {"$setElementOrder/tolerations": [{"key": "x"}]}}, ".spec.$setElementOrder/tolerations"),
+        ({"spec": {"$deleteFromPrimitiveList/volumes": ["shm"]}}, ".spec.$deleteFromPrimitiveList/volumes"),
+        (
+            {"spec": {"containers": [{"name": "engine", "command": ["a"], "$deleteFromPrimitiveList/command": ["b"]}]}},
+            ".spec.containers[engine].$deleteFromPrimitiveList/command",
+        ),
         ({"spec": {"containers": [{"name": "engine", "$patch": "delete"}]}}, ".spec.containers"),
         ({"spec": {"$patch": "replace"}}, ".spec.containers"),
     ],

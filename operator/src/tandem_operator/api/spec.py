@@ -190,7 +190,7 @@ class _Role(ApiModel):
     resources: Resources | None = None
     """CPU and memory of the engine's container."""
     pod_template: OpenObject | None = None
-    """Overlay merged strategically over the generated pod template: labels, nodeSelector, tolerations, sidecars..."""
+    """Changes of the generated pod template, merged as `kubectl patch` merges: labels, nodeSelector, volumes, sidecars..."""
 
 
 class Prefill(_Role, json_schema_extra=rules(ENGINE_ARGUMENT_RULES)):
@@ -233,7 +233,7 @@ class FrontDoor(ApiModel, json_schema_extra=rules(FRONT_DOOR_ARGUMENT_RULES)):
     service: FrontDoorService | None = None
     """The Service that clients talk to."""
     pod_template: OpenObject | None = None
-    """Overlay merged strategically over the generated pod template."""
+    """Changes of the generated pod template, merged as `kubectl patch` merges."""
 
 
 class ZonePolicy(StrEnum):
