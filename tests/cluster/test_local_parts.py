@@ -58,6 +58,18 @@ def test_the_hierarchies_of_control_groups_are_those_that_are_mounted(mounts: st
     assert cgroups.hierarchies(mounts) == [Path(folder) for folder in folders]
 
 
+@pytest.mark.parametrize(("name", "weight"), [("cpu.shares", "4096"), ("cpu.weight", "400")])
+def test_the_nodes_group_weighs_as_much_as_four_where_cores_are_shared_out(
+    tmp_path: Path, name: str, weight: str
+) -> None:
+    cgroups.weigh(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+    (tmp_path / name).write_text("1")
+    cgroups.weigh(tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, weight)]
+
+
 def test_packages_are_missing_whose_programs_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = {"containerd", "ctr", "/usr/lib/cni/bridge"}
     monkeypatch.setattr(shutil, "which", lambda program, path: None if program in absent else program)

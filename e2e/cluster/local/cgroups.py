@@ -13,6 +13,10 @@ _MOUNTS = Path("/proc/self/mounts")
 _NEEDED = ("cpu", "cpuset", "memory", "pids")
 _UNIFIED = Path("/sys/fs/cgroup")
 """Where version 2 is mounted when it has the controllers."""
+_ORDINARY = {"cpu.shares": 1024, "cpu.weight": 100}
+"""The kernel's own weights of a group, with which all pods together get as much of a busy machine's cores as one process outside."""
+_TIMES = 4
+"""So many times that: beside a handful of other processes engines then start in two minutes and not in eleven."""
 
 
 def create() -> None:
@@ -25,6 +29,14 @@ def create() -> None:
         (hierarchy / GROUP).mkdir(exist_ok=True)
         if hierarchy == _UNIFIED:
             _pass_controllers_on(hierarchy)
+        weigh(hierarchy / GROUP)
+
+
+def weigh(group: Path) -> None:
+    """Give a group its share of the cores, where its hierarchy has their controller."""
+    for name, ordinary in _ORDINARY.items():
+        if (group / name).exists():
+            (group / name).write_text(str(_TIMES * ordinary))
 
 
 def remove() -> None:
