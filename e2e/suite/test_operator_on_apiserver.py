@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from e2e.cluster.local.simulated import node
 from e2e.cluster.progress import wait_until
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import ACCOUNT_NAMESPACE, OperatorProcess, operator
@@ -124,6 +125,29 @@ def test_engines_that_wait_for_the_users_key_degrade_the_resource_until_it_is_th
     assert kubectl.get("secret", "keys") is None
     kubectl.run("create", "secret", "generic", "keys", f"--from-literal=chat={ExchangeKey.generate().to_file()}")
     wait_for(kubectl, "Degraded", reason="Unschedulable")
+
+
+def test_devices_that_no_node_offers_degrade_the_resource_until_their_plugin_runs(
+    kubectl: Kubectl, replica: OperatorProcess
+) -> None:
+    bare = node(99)
+    bare["metadata"] = {"name": "bare", "labels": {"node.kubernetes.io/instance-type": "g6e.48xlarge"}}
+    bare["status"] = {"allocatable": {"cpu": "192", "memory": "1Ti", "pods": "100"}}
+    kubectl.apply(bare)
+    try:
+        kubectl.apply(a_resource(accelerator={"instanceType": "g6e.48xlarge", "hugepages2Mi": "64Mi"}))
+        wait_for(kubectl, "Degraded", reason="DevicePluginMissing")
+        told = condition(kubectl, "Degraded")["message"]
+        assert (
+            "node.kubernetes.io/instance-type=g6e.48xlarge offers nvidia.com/gpu: install the NVIDIA device plugin"
+            in told
+        )
+        assert "offers vpc.amazonaws.com/efa: install the EFA device plugin" in told
+        bare["status"]["allocatable"].update({"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "4"})
+        kubectl.run("replace", "--raw", "/api/v1/nodes/bare/status", "-f", "-", stdin=json.dumps(bare))
+        wait_for(kubectl, "Degraded", reason="HugePagesNotOffered")
+    finally:
+        kubectl.delete("node", "bare")
 
 
 def test_a_settled_resource_causes_no_writes(kubectl: Kubectl, replica: OperatorProcess) -> None:

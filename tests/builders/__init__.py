@@ -4,11 +4,12 @@
 from tests.builders.nodes import a_node
 from tests.builders.pods import a_pod, a_ready_pod
 from tests.builders.resources import a_resource
-from tests.builders.surroundings import DEFAULTS, carried_out, observed, settled
+from tests.builders.surroundings import DEFAULTS, NOW, carried_out, observed, settled
 from tests.builders.workloads import TEMPLATE, a_deployment, a_scaler, a_set
 
 __all__ = [
     "DEFAULTS",
+    "NOW",
     "TEMPLATE",
     "a_deployment",
     "a_node",

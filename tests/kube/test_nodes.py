@@ -65,3 +65,22 @@ async def test_a_change_concerns_the_resources_that_look_at_the_node(api: FakeAp
     nodes.forget("one")
     assert nodes.changed("a") == []
     assert nodes._known.keys() == {"b"}
+
+
+async def test_nodes_with_labels_are_listed_once_in_half_a_minute(api: FakeApi, client: Client) -> None:
+    time = [0.0]
+    nodes: Nodes[str] = Nodes(client, clock=lambda: time[0])
+    big = a_node("a").with_label("type", "big").build()
+    big["status"]["images"] = [{"names": ["large"]}]
+    api.put("nodes", big)
+    api.put("nodes", a_node("b").build())
+    for time[0] in (0.0, 29.0):
+        found = await nodes.labelled(["type=big", "type=big"])
+        assert [node["metadata"]["name"] for node in found["type=big"]] == ["a"]
+        assert "images" not in found["type=big"][0]["status"]
+        assert reads(api) == 1
+    api.put("nodes", a_node("c").with_label("type", "big").build())
+    time[0] = 30.0
+    assert [node["metadata"]["name"] for node in (await nodes.labelled(["type=big"]))["type=big"]] == ["a", "c"]
+    assert await nodes.labelled([]) == {}
+    assert reads(api) == 2

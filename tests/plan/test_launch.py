@@ -27,7 +27,10 @@ def folder(tmp_path: Path) -> Path:
     programs.mkdir()
     tell = programs / "tell.py"
     tell.write_text(
-        "import json, os, sys\nprint(json.dumps({'argv': sys.argv[1:], 'env': dict(os.environ), 'pid': os.getpid()}))\n"
+        "import json, os, sys\n"
+        "if 'vllm' in sys.argv[2]:\n"
+        "    print(json.dumps({'argv': sys.argv[1:], 'env': dict(os.environ), 'pid': os.getpid()}))\n"
+        "sys.exit('preflight' in sys.argv[2] and 'UNFIT' in os.environ)\n"
     )
     python = programs / "python3"
     # Not the interpreter itself as `#!`, whose path may have spaces.
@@ -176,3 +179,8 @@ def test_without_a_pods_uid_nothing_is_started(folder: Path) -> None:
     assert done.returncode != 0
     assert "TANDEM_POD_UID" in done.stderr
     assert done.stdout == ""
+
+
+def test_an_image_that_lacks_something_starts_no_engine(folder: Path) -> None:
+    with pytest.raises(AssertionError):
+        run(folder, a_resource(), more={"UNFIT": "1"})

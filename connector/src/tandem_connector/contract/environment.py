@@ -36,6 +36,12 @@ DRAIN_MARK: Final = ".drain"
 STATUS_PATH: Final = "/dev/shm/tandem-status.json"  # noqa: S108 - the pod's own: a mounted folder
 """Where every engine can write, whatever its user and its image."""
 
+NO_NIXL: Final = (
+    "the image has no NIXL: its Python doesn't find the package `nixl`; "
+    "use an image that has it, for example vllm/vllm-openai"
+)
+"""What a container says that ends because of it."""
+
 HTTP_PORT: Final = 8000
 SIDE_CHANNEL_PORT: Final = 5600
 """First port of NIXL's handshake listener; vLLM adds the data-parallel rank."""

@@ -5,6 +5,7 @@ Everything has a bound: the API server adds up what rules could cost for the lar
 """
 
 import re
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -56,7 +57,21 @@ ResourceClaim = Annotated[
 ]
 """An entry of a pod's `spec.resourceClaims`."""
 
+_UNITS: Final = {
+    **{prefix: Decimal(1000) ** power for power, prefix in enumerate(("", "k", "M", "G", "T", "P", "E"))},
+    **{f"{prefix}i": Decimal(1024) ** power for power, prefix in enumerate(("K", "M", "G", "T", "P", "E"), 1)},
+    "m": Decimal(1) / 1000,
+}
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def amount_of(quantity: str | int) -> Decimal:
+    """How much a quantity is, 0 for what isn't one. The API server also writes exponents, as `1e3`, for those who do."""
+    number, unit = re.fullmatch(r"(.*?)([A-Za-z]*)", str(quantity), re.DOTALL).groups()  # type: ignore[union-attr]
+    try:
+        return Decimal(number) * _UNITS[unit]
+    except (InvalidOperation, KeyError):
+        return Decimal(0)
 
 
 def seconds_of(duration: str) -> float:

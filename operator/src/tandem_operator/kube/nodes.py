@@ -2,15 +2,16 @@
 """The nodes that resources' pods run on: their objects, and which resource looks at which node."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic
 
-from tandem_operator.kube.client import Client
+from tandem_operator.kube.client import Client, Json
 from tandem_operator.kube.kinds import NODE
 from tandem_operator.kube.queue import Key
 from tandem_operator.plan.types import Manifest
 
 _PARALLEL_READS = 16
+_LIST_LIFETIME = 30.0
 
 
 class Nodes(Generic[Key]):
@@ -29,6 +30,7 @@ class Nodes(Generic[Key]):
         self._used: dict[Key, frozenset[str]] = {}
         self._reads = asyncio.Semaphore(_PARALLEL_READS)
         self._changes = 0
+        self._listed: dict[str, tuple[float, Sequence[Manifest]]] = {}
 
     async def look(self, key: Key, names: Iterable[str]) -> dict[str, Manifest]:
         """The nodes of these names that exist; from now on the resource `key` looks at these."""
@@ -37,6 +39,20 @@ class Nodes(Generic[Key]):
         nodes = await asyncio.gather(*(self._read(name) for name in sorted(wanted)))
         self._drop_unused()
         return {node["metadata"]["name"]: node for node in nodes if node is not None}
+
+    async def labelled(self, selectors: Iterable[str]) -> dict[str, Sequence[Manifest]]:
+        """All nodes with these labels, by label selector.
+
+        A list of nodes is large, and is asked for only while a pod finds none; it is half a minute old at most.
+        """
+        wanted = sorted(set(selectors))
+        for selector in [each for each, (at, _) in self._listed.items() if self._clock() - at >= _LIST_LIFETIME]:
+            del self._listed[selector]
+        for selector in wanted:
+            if selector not in self._listed:
+                listed = await self._client.list(NODE, None, selector)
+                self._listed[selector] = (self._clock(), [_without_bulk(node) for node in listed.items])
+        return {selector: self._listed[selector][1] for selector in wanted if selector in self._listed}
 
     def changed(self, name: str) -> list[Key]:
         """The node changed or went: forget what is known of it; the resources that look at it."""
@@ -58,9 +74,7 @@ class Nodes(Generic[Key]):
             fresh = await self._client.get(NODE, None, name)
         if fresh is None:
             return None
-        # Images and managed fields are most of a node's size.
-        fresh["metadata"].pop("managedFields", None)
-        fresh.get("status", {}).pop("images", None)
+        _without_bulk(fresh)
         # A read that was on its way when a node changed may have brought the older state.
         if changes == self._changes:
             self._known[name] = (self._clock(), fresh)
@@ -70,3 +84,10 @@ class Nodes(Generic[Key]):
         used = frozenset().union(*self._used.values())
         for name in self._known.keys() - used:
             del self._known[name]
+
+
+def _without_bulk(node: Json) -> Json:
+    """Images and managed fields are most of a node's size."""
+    node["metadata"].pop("managedFields", None)
+    node.get("status", {}).pop("images", None)
+    return node

@@ -20,6 +20,7 @@ from tandem_operator.kube.kinds import DEPLOYMENT, POD, RESOURCE, SCALER, STATEF
 from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.ownership import owns
+from tandem_operator.plan.offers import wanted_labels
 from tandem_operator.plan.pods import may_run
 from tandem_operator.plan.types import Manifest, ObjectKey, Observed
 
@@ -81,7 +82,9 @@ class Observer:
         self.news.read(key, POD.plural, pods.version)
         observed = _observed(resource, now, live, pods.items)
         node_names = {name for pod in observed.pods if (name := pod.get("spec", {}).get("nodeName"))}
-        return Surroundings(replace(observed, nodes=await self.nodes.look(key, node_names)), live)
+        selectors = {selector for pod in observed.pods if (selector := wanted_labels(pod))}
+        found, offered = await asyncio.gather(self.nodes.look(key, node_names), self.nodes.labelled(selectors))
+        return Surroundings(replace(observed, nodes=found, offered=offered), live)
 
 
 def _observed(

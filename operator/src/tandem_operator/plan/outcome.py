@@ -11,6 +11,8 @@ from tandem_operator.api.transfer import Protocol
 from tandem_operator.plan.conditions import Facts, conditions, findings
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.front_door import endpoint
+from tandem_operator.plan.mismatches import mismatches
+from tandem_operator.plan.offers import shortages
 from tandem_operator.plan.pods import EnginePod, engine_pods
 from tandem_operator.plan.progress import next_step, role_status
 from tandem_operator.plan.resolve import protocol_of
@@ -82,7 +84,7 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         resolved=resolved,
         problem=problem,
         step=step,
-        troubles=worst_first(_troubles(observed, pods, problem)),
+        troubles=worst_first(_troubles(observed, pods, resolved, problem)),
         limitations=size.limitations if size else (),
     )
     previous = observed.resource.status or Status()
@@ -118,13 +120,18 @@ def _front_door_up(observed: Observed, resolved: Resolved | None) -> bool:
     return bool((observed.front_door or {}).get("status", {}).get("availableReplicas"))
 
 
-def _troubles(observed: Observed, pods: Sequence[EnginePod], problem: InvalidSpec | None) -> Iterator[Trouble]:
+def _troubles(
+    observed: Observed, pods: Sequence[EnginePod], resolved: Resolved | None, problem: InvalidSpec | None
+) -> Iterator[Trouble]:
     if problem:
         yield Trouble(Reason.INVALID, str(problem))
     yield from (refusal_trouble(refusal) for refusal in observed.refusals)
     if observed.missing_key:
         yield key_trouble(observed.missing_key)
     yield from (trouble for pod in pods if (trouble := pod_trouble(pod)))
+    yield from shortages((pod.manifest for pod in pods if not pod.terminating), observed.offered)
+    if resolved:
+        yield from mismatches(pods, resolved, revision_of(resolved))
     trouble = front_door_trouble(observed.front_door)
     if trouble:
         yield trouble

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tandem_connector.contract.environment import NO_NIXL
 from tandem_operator.api.status import Reason
 from tandem_operator.plan.pods import EnginePod
 from tandem_operator.plan.types import Manifest, Refusal, WantedKey
@@ -57,12 +58,19 @@ def pod_trouble(pod: EnginePod) -> Trouble | None:
     status = pod.manifest.get("status", {})
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         complaint = _complaint(container)
+        if complaint and NO_NIXL in complaint:
+            return Trouble(Reason.NIXL_MISSING, f"spec.engine.image: {NO_NIXL}")
         if complaint:
             return Trouble(Reason.POD_FAILING, f"pod {pod.name}, container {container['name']}: {complaint}")
-    for condition in status.get("conditions") or ():
+    words = unscheduled(pod.manifest)
+    return Trouble(Reason.UNSCHEDULABLE, f"pod {pod.name}: {words}") if words else None
+
+
+def unscheduled(pod: Manifest) -> str | None:
+    """The scheduler's words on a pod for which it found no node; None for others."""
+    for condition in pod.get("status", {}).get("conditions") or ():
         if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
-            words = condition.get("message") or condition.get("reason", "not scheduled")
-            return Trouble(Reason.UNSCHEDULABLE, f"pod {pod.name}: {words}")
+            return str(condition.get("message") or condition.get("reason", "not scheduled"))
     return None
 
 
@@ -101,8 +109,14 @@ def worst_first(troubles: Iterator[Trouble]) -> list[Trouble]:
         Reason.IMMUTABLE_FIELD,
         Reason.APPLY_FAILED,
         Reason.KEY_MISSING,
+        Reason.NIXL_MISSING,
+        Reason.ENGINE_VERSIONS_DIFFER,
+        Reason.ZONES_DIFFER,
         Reason.POD_FAILING,
         Reason.FRONT_DOOR_FAILING,
+        Reason.DEVICE_PLUGIN_MISSING,
+        Reason.DEVICES_NOT_OFFERED,
+        Reason.HUGE_PAGES_NOT_OFFERED,
         Reason.UNSCHEDULABLE,
     ]
-    return sorted(troubles, key=lambda trouble: (order.index(trouble.reason), trouble.message))
+    return sorted(dict.fromkeys(troubles), key=lambda trouble: (order.index(trouble.reason), trouble.message))

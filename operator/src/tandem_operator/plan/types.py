@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What planning takes and gives."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -73,6 +73,8 @@ class Observed:
     """UIDs of pods with the label of the resource's engines that no set of it controls (yet, or any more), and that haven't ended."""
     nodes: Mapping[str, Manifest] = field(default_factory=dict)
     """The nodes that these pods run on, by name."""
+    offered: Mapping[str, Sequence[Manifest]] = field(default_factory=dict)
+    """For pods that no node was found for: by the label selector of the nodes that they may be on, these nodes."""
     refusals: tuple[Refusal, ...] = ()
     """What the API server refused in this reconcile (known only when status is planned)."""
     missing_key: WantedKey | None = None
