@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the operator's process tells pods of each other on a real API server, with real StatefulSets and simulated nodes."""
 
+import json
+import time
+
 import pytest
 
 from e2e.cluster.progress import wait_until
@@ -8,6 +11,8 @@ from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess
 from e2e.suite.served import a_resource, engines, hold, tables, wait_for
 from tandem_connector.contract.types import EngineState, pod_of
+from tandem_operator.api.names import PEERS_ANNOTATION, TELL_AGAIN_ANNOTATION
+from tandem_operator.plan.telling import SOON
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test may have to build Kubernetes.
 
@@ -80,3 +85,46 @@ def test_pods_whose_set_is_deleted_without_them_are_not_gone(kubectl: Kubectl, r
     (peer,) = tables(kubectl)["qwen-decode-0"].peers
     assert pod_of(peer.engine) == before
     assert tables(kubectl)["qwen-decode-0"].gone == ()
+
+
+def test_a_pod_that_is_told_twice_within_seconds_is_written_once_more_and_then_left_alone(
+    kubectl: Kubectl, replica: OperatorProcess
+) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    wait_until("nothing to be repeated", lambda: not awaiting(kubectl), timeout=30)
+
+    for status, state in (("False", EngineState.STARTING), ("True", EngineState.READY)):
+        set_ready(kubectl, "qwen-prefill-0", status)
+        wait_until(f"the pod to be told as {state}", lambda: told_of_prefill(kubectl) is state, timeout=30)  # noqa: B023 -- before the next
+    assert "qwen-decode-0" in awaiting(kubectl)
+    table, writes = annotation(kubectl), replica.metric("tandem_applies_total", kind="Pod")
+
+    wait_until("the repetition", lambda: not awaiting(kubectl), timeout=30)
+    assert annotation(kubectl) == table
+    assert 1 <= replica.metric("tandem_applies_total", kind="Pod") - writes <= 2, "of the two pods"
+    writes = replica.metric("tandem_applies_total", kind="Pod")
+    time.sleep(SOON.total_seconds() + 2)
+    assert replica.metric("tandem_applies_total", kind="Pod") == writes
+
+
+def awaiting(kubectl: Kubectl) -> set[str]:
+    """The pods that are to be written once more."""
+    pods = engines(kubectl)
+    return {each["metadata"]["name"] for each in pods if TELL_AGAIN_ANNOTATION in each["metadata"]["annotations"]}
+
+
+def annotation(kubectl: Kubectl) -> str:
+    pod = kubectl.get("pod", "qwen-decode-0") or {}
+    return str(pod["metadata"]["annotations"][PEERS_ANNOTATION])
+
+
+def told_of_prefill(kubectl: Kubectl) -> EngineState:
+    (peer,) = tables(kubectl)["qwen-decode-0"].peers
+    return peer.state
+
+
+def set_ready(kubectl: Kubectl, pod: str, status: str) -> None:
+    conditions = [{"type": kind, "status": status} for kind in ("ContainersReady", "Ready")]
+    patch = json.dumps({"status": {"conditions": conditions}})
+    kubectl.run("patch", "pod", pod, "--subresource=status", "--type=strategic", "-p", patch)

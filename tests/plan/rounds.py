@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Self
 
 from tandem_connector.contract.peers import PeerTable
@@ -13,6 +14,7 @@ from tests.builders import DEFAULTS, a_ready_pod, a_resource, carried_out, obser
 from tests.builders.nodes import NodeBuilder
 from tests.builders.pods import PodBuilder
 from tests.builders.resources import ResourceBuilder
+from tests.builders.surroundings import NOW
 from tests.plan.made import template
 
 P, D = Role.PREFILL, Role.DECODE
@@ -42,6 +44,7 @@ class Round:
     patched: frozenset[str] = frozenset()
     """Pods that the last plan changed, by name."""
     strangers: frozenset[str] = frozenset()
+    at: datetime = NOW
 
     @classmethod
     def of(
@@ -50,7 +53,7 @@ class Round:
         return cls(resource or a_resource(), {name(pod): pod for pod in pods}, nodes).settled()
 
     def settled(self) -> Self:
-        seen = observed(self.resource, self.pods.values(), self.nodes, strangers=self.strangers)
+        seen = observed(self.resource, self.pods.values(), self.nodes, strangers=self.strangers, at=self.at)
         planned = plan(seen, DEFAULTS)
         pods = {pod["metadata"]["name"]: PodBuilder(dict(pod)) for pod in carried_out(seen, planned).pods}
         return replace(self, pods=pods, patched=frozenset(patch.name for patch in planned.pod_patches))

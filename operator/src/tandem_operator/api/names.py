@@ -41,6 +41,11 @@ PEERS_ANNOTATION: Final = "tandem.dev/peers"
 FORMER_PEERS_ANNOTATION: Final = "tandem.dev/former-peers"
 """On engine pods, the operator's own: `UID@address` of pods that were in the peer table, aren't any more, and exist, separated by
 commas."""
+TOLD_ANNOTATION: Final = "tandem.dev/told-at"
+"""On engine pods, the operator's own: when the peer table was last changed."""
+TELL_AGAIN_ANNOTATION: Final = "tandem.dev/tell-again-at"
+"""On engine pods, the operator's own, and only for some seconds: when the pod is to be written once more, for a kubelet that may have
+missed the last change of the peer table. That write takes it away."""
 CONFIG_HASH_ANNOTATION: Final = "tandem.dev/config-hash"
 """On pod templates: hash of the rendered launch configuration, so that pods follow its changes."""
 

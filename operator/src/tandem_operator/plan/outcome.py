@@ -20,6 +20,7 @@ from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import revision_of
 from tandem_operator.plan.scalers import scaler_statuses
 from tandem_operator.plan.sized import sized
+from tandem_operator.plan.telling import next_repetition
 from tandem_operator.plan.topology import summary
 from tandem_operator.plan.troubles import (
     Trouble,
@@ -92,9 +93,18 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
     return Outcome(
         status=status,
         events=tuple(_events(previous.conditions, status.conditions)),
-        again=AGAIN_AFTER_REFUSAL if observed.refusals else AGAIN_WHILE_PROGRESSING if step else None,
+        again=_again(observed, pods, now, progresses=step is not None, is_carried_out=problem is None),
         scalers=scaler_statuses(observed, size, roles, now) if size else {},
     )
+
+
+def _again(
+    observed: Observed, pods: Sequence[EnginePod], now: datetime, *, progresses: bool, is_carried_out: bool
+) -> timedelta | None:
+    if observed.refusals:
+        return AGAIN_AFTER_REFUSAL
+    reasons = (AGAIN_WHILE_PROGRESSING if progresses else None, next_repetition(pods, now) if is_carried_out else None)
+    return min(filter(None, reasons), default=None)
 
 
 def _status(

@@ -19,7 +19,9 @@ from tandem_operator.api.names import (
     REVISION_LABEL,
     ROLE_LABEL,
     ROUTABLE_LABEL,
+    TELL_AGAIN_ANNOTATION,
     TENSOR_LABEL,
+    TOLD_ANNOTATION,
     ZONE_LABEL,
 )
 from tandem_operator.plan.engines import ENGINE_CONTAINER, SIDE_CHANNEL_PORT_NAME
@@ -27,6 +29,7 @@ from tandem_operator.plan.types import Manifest, Observed
 
 _HASH_LABEL = "controller-revision-hash"
 """Set by the StatefulSet controller."""
+_OWN_ANNOTATIONS = (PEERS_ANNOTATION, FORMER_PEERS_ANNOTATION, TOLD_ANNOTATION, TELL_AGAIN_ANNOTATION)
 _HIGHEST_GENERATION = 2**53
 """Above it not every JSON reader is exact: such a table wasn't made here, and must not set the pace."""
 
@@ -53,7 +56,7 @@ class EnginePod:
     """Its engine is of a configuration with `Push`, whatever the resource says now."""
     labelled_routable: bool
     annotations: Mapping[str, str]
-    """Those that tell of its peers, as they are now."""
+    """Those that tell of its peers, and when it was told of them, as they are now."""
     network: Network
     """As far as its node is known."""
     node_closed: bool
@@ -155,9 +158,7 @@ def _read(manifest: Manifest, nodes: Mapping[str, Manifest]) -> EnginePod | None
         is_over=_is_over(manifest),
         exchanges=_side_channel_port(manifest) != SIDE_CHANNEL_PORT,
         labelled_routable=labels.get(ROUTABLE_LABEL) == "true",
-        annotations={
-            name: annotations[name] for name in (PEERS_ANNOTATION, FORMER_PEERS_ANNOTATION) if name in annotations
-        },
+        annotations={name: annotations[name] for name in _OWN_ANNOTATIONS if name in annotations},
         network=network_of(node),
         node_closed=_is_closed(node, manifest),
         peer=_peer(manifest, role, state, network_of(node)),

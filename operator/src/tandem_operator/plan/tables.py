@@ -12,11 +12,13 @@ that ran in the one before have ended with it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from tandem_connector.contract.peers import MAX_GONE, Drain, Peer, PeerTable
 from tandem_connector.contract.types import EngineId, Generation, pod_of
 from tandem_operator.api.names import FORMER_PEERS_ANNOTATION, PEERS_ANNOTATION
 from tandem_operator.plan.pods import EnginePod
+from tandem_operator.plan.telling import telling_annotations
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Told:
 
 
 def peer_annotations(
-    pod: EnginePod, told: Told, living: Mapping[str, str | None], following: Generation
+    pod: EnginePod, told: Told, living: Mapping[str, str | None], following: Generation, at: datetime
 ) -> dict[str, str]:
     """The annotations that `pod` is to have.
 
@@ -38,6 +40,7 @@ def peer_annotations(
         told: what it is to know.
         living: all pods in which an engine may run: by UID, the address, as far as it is known.
         following: the generation of a table that says something new.
+        at: now, with a time zone.
     """
     present = pod.table
     listed = {pod_of(peer.engine) for peer in told.peers}
@@ -48,7 +51,11 @@ def peer_annotations(
     gone = dict.fromkeys((*(uid for uid in (present.gone if present else ()) if uid not in listed), *ended))
     former = [f"{uid}@{address}" if address else uid for uid, address in left.items() if uid not in gone][-MAX_GONE:]
     table = _table(pod, told, tuple(gone), following)
-    return {PEERS_ANNOTATION: table, **({FORMER_PEERS_ANNOTATION: ",".join(former)} if former else {})}
+    return {
+        PEERS_ANNOTATION: table,
+        **({FORMER_PEERS_ANNOTATION: ",".join(former)} if former else {}),
+        **telling_annotations(pod, is_new=table != pod.annotations.get(PEERS_ANNOTATION), at=at),
+    }
 
 
 def _has_ended(uid: str, address: str | None, living: Mapping[str, str | None]) -> bool:

@@ -50,7 +50,7 @@ def pod_patches(
     for uid, pod in pods.items():
         listed = tuple(peer for other in sorted(known[uid]) if (peer := pods[other].peer))
         heir = _engine_of(pods.get(heir_of.get(uid, "")))
-        annotations = peer_annotations(pod, Told(listed, _drain(pod, heir), heir), alive, following)
+        annotations = peer_annotations(pod, Told(listed, _drain(pod, heir), heir), alive, following, observed.at)
         routable = pod.ready and not pod.terminating and pod.revision == revision and _has_its_ranks(pod, resolved)
         if annotations != pod.annotations or routable != pod.labelled_routable:
             labels = {ROUTABLE_LABEL: "true"} if routable else {}
