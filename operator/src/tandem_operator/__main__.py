@@ -12,6 +12,7 @@ from pydantic_settings import CliApp
 from tandem_operator import logs
 from tandem_operator.kube.access import NoAccess
 from tandem_operator.settings import Settings
+from tandem_operator.wiring.garbage import collect_seldom
 from tandem_operator.wiring.process import run
 
 _USAGE = """usage: tandem-operator run [options]
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     logs.configure(settings.log_format, settings.log_level)
     log = structlog.get_logger()
+    collect_seldom()
     try:
         asyncio.run(run(settings))
     except NoAccess as error:
