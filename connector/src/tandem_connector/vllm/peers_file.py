@@ -24,8 +24,8 @@ _log = logging.getLogger(__name__)
 class PeersFileSettings:
     """Times in seconds."""
 
-    step: float = 0.25
-    """How long after a change it is noticed at the latest."""
+    step: float = 0.05
+    """Without a further change, after which a change is noticed. It is asked in steps as long, so that it takes one to two of them."""
     reread: float = 2.0
     """After which the file is read in any case: a change may come before the notifications begin, or one may be lost."""
     poll: float = 1.0
