@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.local import packages, pause_image, processes
+from e2e.cluster.local import cgroups, packages, pause_image, processes
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.progress import wait_until
 from e2e.kubectl import Kubectl
@@ -124,6 +124,19 @@ def test_a_change_of_an_annotation_reaches_the_file_in_the_pod(kubectl: Kubectl)
         return kubectl.run("exec", "reader", "--", "/busybox", "cat", "/own/peers") == "two"
 
     wait_until("the file to change", reads_two, timeout=30)
+
+
+def test_what_runs_in_pods_gets_its_share_of_the_processors_beside_other_work(node: LocalCluster) -> None:
+    groups = [hierarchy / cgroups.GROUP for hierarchy in cgroups.hierarchies(Path("/proc/self/mounts").read_text())]
+    weights = {
+        int((group / name).read_text()) / usual
+        for group in groups
+        for name, usual in (("cpu.shares", 1024), ("cpu.weight", 100))
+        if (group / name).exists()
+    }
+
+    assert weights
+    assert min(weights) >= 2
 
 
 def test_only_pods_that_ask_for_it_come_to_a_simulated_node(kubectl: Kubectl) -> None:
