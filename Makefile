@@ -90,7 +90,7 @@ bench-kv: setup ## Measure conversations over the exchange, upstream's connector
 	@$(PYTHON) -m e2e.bench.kv $(BENCH_ARGS)
 
 .PHONY: bench-topology
-bench-topology: setup ## Measure the operator with 1,000 engines, beside LeaderWorkerSet: two cores, 12 minutes
+bench-topology: setup ## Measure the operator with 1,000 engines, beside LeaderWorkerSet, and a real node: two cores, root, 15 minutes
 	@$(PYTHON) -m e2e.bench.topology $(BENCH_ARGS)
 
 .PHONY: format
