@@ -5,7 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
+from prometheus_client import CollectorRegistry
 
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, KubeError, Refused, Requeue
@@ -40,6 +43,23 @@ async def test_a_list_has_the_objects_with_the_labels_of_one_namespace_and_says_
     api.put("pods", pod("c") | {"metadata": {"name": "c", "namespace": "elsewhere", "labels": {"role": "decode"}}})
     (found,) = (await client.list(POD, "models", "role in (prefill,decode)")).items
     assert (found["apiVersion"], found["kind"], found["metadata"]["name"]) == ("v1", "Pod", "a")
+
+
+async def test_nothing_is_asked_for_in_compressed_form() -> None:
+    encodings: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        encodings.append(request.headers["Accept-Encoding"])
+        return web.json_response({"metadata": {"resourceVersion": "7"}, "items": []})
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    async with (
+        TestServer(application) as server,
+        Client(Configuration(host=str(server.make_url(""))), Metrics(CollectorRegistry())) as client,
+    ):
+        await client.list(POD, "models", "x")
+    assert encodings == ["identity"]
 
 
 async def test_a_list_in_pages_is_read_to_its_end(api: FakeApi, client: Client) -> None:
