@@ -55,4 +55,4 @@ def test_every_planned_way_of_coming_and_going_can_be_gone_and_leaves_the_tables
 
     replica.stop()
     kubectl.run("annotate", "pod", "qwen-decode-0", f"{PEERS_ANNOTATION}-")
-    assert unwritten(kubectl, "qwen") == "the plan would write other tables or labels on qwen-decode-0"
+    assert "qwen-decode-0" in (unwritten(kubectl, "qwen") or "")
