@@ -179,6 +179,63 @@ RULE_REFUSALS: Final = (
         accelerator(efa={"perPod": 16}),
     ),
     Refusal(
+        "more EFA devices than a node of HyperPod has",
+        "spec.accelerator.efa.perPod",
+        "33 EFA devices are more than the 32 of a ml.p5.48xlarge node; ask for fewer, or remove the field",
+        accelerator(instanceType="ml.p5.48xlarge", efa={"perPod": 33}),
+        accelerator(instanceType="ml.p5.48xlarge", efa={"perPod": 32}),
+    ),
+    Refusal(
+        "more GPUs than a node of HyperPod has",
+        "spec.prefill.parallelism.tensor",
+        "2 GPUs are more than the 1 of a ml.p5.4xlarge node; an engine cannot span nodes yet",
+        spec(
+            accelerator={"instanceType": "ml.p5.4xlarge"},
+            prefill={"parallelism": {"tensor": 2}},
+            transfer=PULL,
+            decode={"parallelism": {"tensor": 1}},
+        ),
+        spec(accelerator={"instanceType": "ml.p5.4xlarge"}, **tensor(1, 1)),
+    ),
+    Refusal(
+        "a claim from nowhere",
+        "spec.accelerator.resourceClaims[0]",
+        "set exactly one of resourceClaimName and resourceClaimTemplateName",
+        accelerator(resourceClaims=[{"name": "devices"}]),
+        accelerator(resourceClaims=[{"name": "devices", "resourceClaimTemplateName": "efas"}]),
+    ),
+    Refusal(
+        "a claim and a template",
+        "spec.accelerator.resourceClaims[0]",
+        "set exactly one of resourceClaimName and resourceClaimTemplateName",
+        accelerator(resourceClaims=[{"name": "a", "resourceClaimName": "b", "resourceClaimTemplateName": "c"}]),
+        accelerator(resourceClaims=[{"name": "a", "resourceClaimName": "b"}]),
+    ),
+    Refusal(
+        "a caller of engines who is nobody",
+        "spec.networkPolicy.allowHttpFrom[0]",
+        "says nobody; set podSelector, namespaceSelector or ipBlock",
+        spec(networkPolicy={"allowHttpFrom": [{}]}),
+        spec(networkPolicy={"allowHttpFrom": [{"namespaceSelector": {}}]}),
+    ),
+    Refusal(
+        "a caller of engines who is both a pod and an address",
+        "spec.networkPolicy.allowHttpFrom[0].ipBlock",
+        "must be alone; put the selectors into an entry of their own",
+        spec(networkPolicy={"allowHttpFrom": [{"podSelector": {}, "ipBlock": {"cidr": "10.0.0.0/8"}}]}),
+        spec(networkPolicy={"allowHttpFrom": [{"podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}]}),
+    ),
+    *(
+        Refusal(
+            f"pipeline parallelism of {role}",
+            f"spec.{role}.parallelism.pipeline",
+            "pipeline parallelism is not supported yet; raise tensor instead, and remove the field",
+            spec(**{role: {"parallelism": {"pipeline": 2}}}),
+            spec(**{role: {"parallelism": {"pipeline": 1}}}),
+        )
+        for role in ("prefill", "decode")
+    ),
+    Refusal(
         "GPUs where there are none",
         "spec.accelerator.gpusPerPod",
         "instance type none has no GPUs; remove the field, or choose an instance type with GPUs",

@@ -17,7 +17,8 @@ from e2e.suite.refusals import BASE, Refusal, resource
 from e2e.suite.rule_refusals import RULE_REFUSALS
 from e2e.suite.schema_refusals import SCHEMA_REFUSALS
 from tandem_operator.api import names
-from tandem_operator.api.accelerators import PROFILES
+from tandem_operator.api.accelerators import INSTANCE_TYPES
+from tandem_operator.api.arguments import OWNED_ENGINE_ARGUMENTS, OWNED_FRONT_DOOR_ARGUMENTS
 from tandem_operator.api.crd import RESOURCE
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.plan.resolve import resolve
@@ -85,6 +86,28 @@ def test_nothing_is_added_to_what_the_user_wrote(create: Create) -> None:
     assert create(BASE)["spec"] == BASE["spec"]
 
 
+@pytest.mark.parametrize(
+    ("part", "argument", "remedy"),
+    [
+        *(("engine", name, remedy) for name, remedy in OWNED_ENGINE_ARGUMENTS.items()),
+        *(("frontDoor", name, remedy) for name, remedy in OWNED_FRONT_DOOR_ARGUMENTS.items()),
+    ],
+)
+def test_each_argument_that_tandem_sets_is_refused_with_what_to_use(
+    create: Create, part: str, argument: str, remedy: str
+) -> None:
+    [(field, message)] = _causes(create, resource({"spec": {part: {"args": ["--seed=1", argument]}}}))
+
+    # Of a name that is the beginning of another one, either remedy may come first.
+    remedies = {
+        each
+        for name, each in (OWNED_ENGINE_ARGUMENTS | OWNED_FRONT_DOOR_ARGUMENTS).items()
+        if name.startswith(argument)
+    }
+    assert field == f"spec.{part}.args"
+    assert _without_verdict(message) in {f"must not contain {argument}: {each}" for each in {remedy, *remedies}}
+
+
 def test_an_argument_with_a_line_break_is_refused_with_the_fixed_message(create: Create) -> None:
     body = resource({"spec": {"engine": {"args": ["--port=1\n2"]}}})
 
@@ -119,7 +142,7 @@ _RATIOS = st.sampled_from(["1/4", "1/3", "2/3", "1/1", "2/1", "99/99"])
 _DEVICES = st.fixed_dictionaries(
     {
         "accelerator": st.fixed_dictionaries(
-            {"instanceType": st.sampled_from(sorted(PROFILES))},
+            {"instanceType": st.sampled_from(INSTANCE_TYPES)},
             optional={
                 "gpusPerPod": st.sampled_from([0, 1, 2, 8]),
                 "efa": st.sampled_from(

@@ -41,6 +41,11 @@ _SCALINGS: list[dict[str, Any]] = [
     {"ratio": {"min": "1/2"}},
     {"ratio": {"min": "1/4", "max": "1/1"}, "gpuBudget": 16},
 ]
+_NETWORKS: list[dict[str, Any]] = [
+    {},
+    {"enabled": False},
+    {"allowHttpFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}, {"podSelector": {}, "namespaceSelector": {}}]},
+]
 _text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 
 
@@ -69,7 +74,9 @@ def _with_ranks(draw: st.DrawFn, resource: ResourceBuilder, tensor: int) -> Reso
 
 @st.composite
 def resources(draw: st.DrawFn) -> ResourceBuilder:
-    instance_type = draw(st.sampled_from([NO_ACCELERATOR, "p5en.48xlarge", "p5.48xlarge", "p6-b200.48xlarge"]))
+    instance_type = draw(
+        st.sampled_from([NO_ACCELERATOR, "p5en.48xlarge", "ml.p5en.48xlarge", "p5.48xlarge", "p6-b200.48xlarge"])
+    )
     resource = a_resource().on(instance_type)
     tensors = st.sampled_from([1, 2, 4, 8])
     if draw(st.booleans()):
@@ -99,6 +106,7 @@ def resources(draw: st.DrawFn) -> ResourceBuilder:
         resource = resource.with_spec("frontDoor", "service", value={"type": "NodePort", "annotations": {"a": "b"}})
     if draw(st.booleans()):
         resource = resource.with_spec("engine", "imagePullSecrets", value=[{"name": "registry"}])
+    resource = resource.with_spec("networkPolicy", value=draw(st.sampled_from(_NETWORKS)))
     if draw(st.booleans()):
         resource = resource.with_spec("placement", value={"schedulerName": "kueue", "nodeSelector": {"a": "b"}})
     return resource

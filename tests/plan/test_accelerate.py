@@ -19,6 +19,7 @@ P5EN = a_resource().on("p5en.48xlarge").with_tensor(8)
         ("p5en.48xlarge", 1, "2"),
         ("p5.48xlarge", 2, "8"),
         ("p6-b200.48xlarge", 8, "8"),
+        ("ml.p5en.48xlarge", 4, "8"),
         ("p4d.24xlarge", 2, "1"),
     ],
 )
@@ -29,6 +30,12 @@ def test_a_pod_gets_its_share_of_the_nodes_efa_devices_requested_as_limited(
     devices = {"nvidia.com/gpu": str(tensor), "vpc.amazonaws.com/efa": efas}
     assert resources["limits"] == devices
     assert resources["requests"].items() >= devices.items()
+
+
+def test_engines_on_hyperpod_look_for_nodes_under_hyperpods_name() -> None:
+    label = "node.kubernetes.io/instance-type"
+    assert pod_spec(P5EN.on("ml.p5en.48xlarge"))["nodeSelector"] == {label: "ml.p5en.48xlarge"}
+    assert pod_spec(P5EN)["nodeSelector"] == {label: "p5en.48xlarge"}
 
 
 def test_each_role_gets_devices_by_its_own_parallelism() -> None:

@@ -85,3 +85,10 @@ def test_vllms_own_connector_has_no_key() -> None:
     assert wanted(pulling) is None
     assert "TANDEM_KEYS_FILE" not in environment(pulling)
     assert "keys" not in {each["name"] for each in pod_spec(pulling)["volumes"]}
+
+
+def test_a_secret_of_another_name_makes_a_revision_so_that_engines_of_either_key_keep_to_themselves() -> None:
+    newer = USERS.with_spec("transfer", "auth", value={"secretRef": {"name": "keys-2", "key": "chat"}})
+    revisions = {template(each)["metadata"]["labels"][REVISION_LABEL] for each in (a_resource(), USERS, newer)}
+    assert len(revisions) == 3
+    assert volume(newer)["secretName"] == "keys-2"

@@ -137,6 +137,22 @@ def test_the_hash_seed_may_be_given_as_it_is_anyway() -> None:
         (a_resource().with_spec("transfer", value={"deadline": "0s"}), "spec.transfer.deadline", "above 0s"),
         (a_resource().with_spec("transfer", value={"deadline": "1801s"}), "spec.transfer.deadline", "at most 30m"),
         (a_resource().with_tensor(2, Role.DECODE), "spec.decode.parallelism.tensor", "Push needs equal ones"),
+        (
+            a_resource().with_spec("decode", "parallelism", value={"pipeline": 2}),
+            "spec.decode.parallelism.pipeline",
+            "raise tensor instead",
+        ),
+        (
+            a_resource().with_spec("decode", "resources", value={"requests": {"cpu": 8}, "limits": {"cpu": "7500m"}}),
+            "spec.decode.resources.requests.cpu",
+            "8 is more than the limit 7500m",
+        ),
+        (
+            a_resource().with_spec("frontDoor", "resources", value={"requests": {"cpu": "1"}, "limits": {"cpu": "1m"}}),
+            "spec.frontDoor.resources.requests.cpu",
+            "make it at most that",
+        ),
+        (a_resource().on("ml.none"), "spec.accelerator.instanceType", "choose one of"),
         (a_resource().on("p9.huge"), "spec.accelerator.instanceType", "choose one of"),
         (
             a_resource().pulling().with_tensor(3, Role.PREFILL).with_tensor(2, Role.DECODE),

@@ -38,6 +38,10 @@ repeated. A test compares it with operator/src/tandem_operator/kube/permissions.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+# Children: who may connect to engines.
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [create, delete, get, list, patch]
 # Children: what evictions may take at one time.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]

@@ -6,12 +6,14 @@ for huge pages (110 MiB x vCPUs x 2, as 2 MiB pages); the value for p5.48xlarge 
 the formula and were not observed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 NO_ACCELERATOR: Final = "none"
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 EFA_RESOURCE: Final = "vpc.amazonaws.com/efa"
+HYPERPOD_PREFIX: Final = "ml."
+"""What SageMaker HyperPod calls an instance type begins with it, also in the label of its nodes."""
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,16 @@ PROFILES: Final = {
         Profile(NO_ACCELERATOR, gpus=0, efas=0, hugepages_mebibytes=0),
     )
 }
+
+INSTANCE_TYPES: Final = (
+    *sorted(PROFILES),
+    *(f"{HYPERPOD_PREFIX}{name}" for name in sorted(PROFILES) if name != NO_ACCELERATOR),
+)
+"""All that a resource may name."""
+
+
+def profile_of(instance_type: str) -> Profile | None:
+    """What a node of the type has; None for a type that isn't known. HyperPod's nodes have what EC2's of the type have."""
+    if instance_type not in INSTANCE_TYPES:
+        return None
+    return replace(PROFILES[instance_type.removeprefix(HYPERPOD_PREFIX)], instance_type=instance_type)

@@ -68,6 +68,11 @@ def role_name(resource: str, role: Role) -> str:
     return f"{resource}-{role}"
 
 
+def engines_policy_name(resource: str) -> str:
+    """Name of the engines' NetworkPolicy."""
+    return f"{resource}-engines"
+
+
 def exchange_secret_name(resource: str, incarnation: str) -> str:
     """Name of the Secret with the key that the operator makes; `incarnation` tells resources of one name apart."""
     return f"{resource}-exchange-{incarnation}"

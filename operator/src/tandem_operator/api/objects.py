@@ -2,7 +2,7 @@
 """How a resource names other objects of its namespace."""
 
 from tandem_operator.api.base import ApiModel
-from tandem_operator.api.values import Name
+from tandem_operator.api.values import DataKey, Name
 
 
 class SecretKey(ApiModel):
@@ -10,7 +10,7 @@ class SecretKey(ApiModel):
 
     name: Name
     """Name of the Secret."""
-    key: Name
+    key: DataKey
     """Key in the Secret's data."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from tandem_operator.api.accelerators import PROFILES, Profile
+from tandem_operator.api.accelerators import HYPERPOD_PREFIX, PROFILES, Profile
 from tandem_operator.api.arguments import OWNED_ENGINE_ARGUMENTS, OWNED_FRONT_DOOR_ARGUMENTS, OWNED_VARIABLES
 from tandem_operator.api.names import (
     API_VERSION,
@@ -42,6 +42,8 @@ def api_reference(schema: Schema) -> str:
         "## Instance types\n",
         "What one node has, as the rules see it.\n",
         _table(("`instanceType`", "GPUs", "EFA devices", "huge pages (Mi)"), map(_profile_row, PROFILES.values())),
+        f"SageMaker HyperPod has the same types, and labels its nodes with `{HYPERPOD_PREFIX}` before each: "
+        f"`{HYPERPOD_PREFIX}p5en.48xlarge`.\n",
         "## Arguments that Tandem sets\n",
         "They are refused in `args`, under abbreviated names too.\n",
         _table(("argument of vLLM", "instead"), _argument_rows(OWNED_ENGINE_ARGUMENTS)),

@@ -6,10 +6,10 @@ Numbers come from `accelerators.PROFILES`. Each rule is tested on a real API ser
 
 from typing import Final
 
-from tandem_operator.api.accelerators import NO_ACCELERATOR, PROFILES
+from tandem_operator.api.accelerators import HYPERPOD_PREFIX, NO_ACCELERATOR, PROFILES
 from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import MAX_NAME_LENGTH
-from tandem_operator.api.rule import Rule, Verdict, cel_map
+from tandem_operator.api.rule import Rule, Verdict, cel_map, cel_text
 from tandem_operator.api.scaling_rules import scaling_rules
 
 DEFAULT_PROTOCOL: Final = "Push"
@@ -23,6 +23,12 @@ MAX_PEERS: Final = 255
 _GPUS: Final = cel_map({profile.instance_type: profile.gpus for profile in PROFILES.values()})
 _EFAS: Final = cel_map({profile.instance_type: profile.efas for profile in PROFILES.values()})
 _HUGEPAGES: Final = cel_map({profile.instance_type: profile.hugepages_mebibytes for profile in PROFILES.values()})
+
+
+def _kind(instance_type: str) -> str:
+    """The key of these maps."""
+    return f"{instance_type}.replace({cel_text(HYPERPOD_PREFIX)}, '')"
+
 
 METADATA_RULES: Final = (
     Rule(
@@ -91,22 +97,23 @@ RESOURCES_RULES: Final = tuple(
     for field in ("requests", "limits")
 )
 
+_OWN_KIND: Final = _kind("self.instanceType")
 _HUGE: Final = "quantity(self.hugepages2Mi)"
 
 ACCELERATOR_RULES: Final = (
     Rule(
-        holds=f"self.?efa.?perPod.orValue(0) == 0 || {_EFAS}[self.instanceType] > 0",
+        holds=f"self.?efa.?perPod.orValue(0) == 0 || {_EFAS}[{_OWN_KIND}] > 0",
         message="instance type {type} has no EFA; remove the field, or choose an instance type with EFA",
         at=".efa.perPod",
         values={"type": "self.instanceType"},
     ),
     Rule(
-        holds=f"{_EFAS}[self.instanceType] == 0 || self.?efa.?perPod.orValue(0) <= {_EFAS}[self.instanceType]",
+        holds=f"{_EFAS}[{_OWN_KIND}] == 0 || self.?efa.?perPod.orValue(0) <= {_EFAS}[{_OWN_KIND}]",
         message="{wanted} EFA devices are more than the {most} of a {type} node; ask for fewer, or remove the field",
         at=".efa.perPod",
         values={
             "wanted": "self.efa.perPod",
-            "most": f"{_EFAS}[self.instanceType]",
+            "most": f"{_EFAS}[{_OWN_KIND}]",
             "type": "self.instanceType",
         },
     ),
@@ -124,10 +131,10 @@ ACCELERATOR_RULES: Final = (
     ),
     Rule(
         holds=f"!has(self.hugepages2Mi) || !{_HUGE}.isInteger()"
-        f" || {_HUGE}.asInteger() <= {_HUGEPAGES}[self.instanceType] * 1048576",
+        f" || {_HUGE}.asInteger() <= {_HUGEPAGES}[{_OWN_KIND}] * 1048576",
         message="a node of instance type {type} has at most {most}Mi of huge pages; ask for less, or remove the field",
         at=".hugepages2Mi",
-        values={"type": "self.instanceType", "most": f"{_HUGEPAGES}[self.instanceType]"},
+        values={"type": "self.instanceType", "most": f"{_HUGEPAGES}[{_OWN_KIND}]"},
     ),
 )
 
@@ -170,6 +177,7 @@ DRAIN_RULES: Final = (
 )
 
 _TYPE: Final = "self.accelerator.instanceType"
+_KIND: Final = _kind(_TYPE)
 _EFA_PER_POD: Final = "self.accelerator.?efa.?perPod"
 _HAS_CLAIMS: Final = "self.accelerator.?resourceClaims.orValue([]).size() > 0"
 """Devices are then what the claims give, which a rule cannot see."""
@@ -191,29 +199,34 @@ def _wanted_gpus(role: str) -> str:
 
 
 def _gpus_of_a_pod(role: str) -> str:
-    return f"({_GPUS}[{_TYPE}] == 0 ? 0 : {_wanted_gpus(role)})"
+    return f"({_GPUS}[{_KIND}] == 0 ? 0 : {_wanted_gpus(role)})"
 
 
 def _share_of_efas(role: str) -> str:
     """As `Profile.efas_for`."""
-    return f"({_GPUS}[{_TYPE}] == 0 ? 0 : {_wanted_gpus(role)} * {_EFAS}[{_TYPE}] / {_GPUS}[{_TYPE}])"
+    return f"({_GPUS}[{_KIND}] == 0 ? 0 : {_wanted_gpus(role)} * {_EFAS}[{_KIND}] / {_GPUS}[{_KIND}])"
 
 
 def _role_rules(role: str) -> tuple[Rule, ...]:
     tensor, data, wanted = _tensor(role), _data(role), _wanted_gpus(role)
     return (
         Rule(
-            holds=f"{_TYPE} == '{NO_ACCELERATOR}' || {tensor} <= {_GPUS}[{_TYPE}]",
+            holds=f"{_TYPE} == '{NO_ACCELERATOR}' || {tensor} <= {_GPUS}[{_KIND}]",
             message="{wanted} GPUs are more than the {most} of a {type} node; an engine cannot span nodes yet",
             at=f".{role}.parallelism.tensor",
-            values={"wanted": tensor, "most": f"{_GPUS}[{_TYPE}]", "type": _TYPE},
+            values={"wanted": tensor, "most": f"{_GPUS}[{_KIND}]", "type": _TYPE},
         ),
         Rule(
-            holds=f"{_TYPE} == '{NO_ACCELERATOR}' || {tensor} > {_GPUS}[{_TYPE}] || {wanted} <= {_GPUS}[{_TYPE}]",
+            holds=f"{_TYPE} == '{NO_ACCELERATOR}' || {tensor} > {_GPUS}[{_KIND}] || {wanted} <= {_GPUS}[{_KIND}]",
             message="{ranks} ranks of {tensor} GPUs are more than the {most} of a {type} node, and a pod cannot span nodes yet; "
             "ask for fewer ranks, and for more replicas",
             at=f".{role}.parallelism.data",
-            values={"ranks": data, "tensor": tensor, "most": f"{_GPUS}[{_TYPE}]", "type": _TYPE},
+            values={"ranks": data, "tensor": tensor, "most": f"{_GPUS}[{_KIND}]", "type": _TYPE},
+        ),
+        Rule(
+            holds=f"self.{role}.?parallelism.?pipeline.orValue(1) == 1",
+            message="pipeline parallelism is not supported yet; raise tensor instead, and remove the field",
+            at=f".{role}.parallelism.pipeline",
         ),
         Rule(
             holds=f"{_PROTOCOL} != 'NixlPull' || {data} == 1",
@@ -230,15 +243,15 @@ def _role_rules(role: str) -> tuple[Rule, ...]:
             values={"given": "self.accelerator.gpusPerPod", "wanted": wanted},
         ),
         Rule(
-            holds=f"{_BACKEND} == 'UCX' || {_HAS_CLAIMS} || {_EFAS}[{_TYPE}] == 0 || {_EFA_PER_POD}.hasValue()"
+            holds=f"{_BACKEND} == 'UCX' || {_HAS_CLAIMS} || {_EFAS}[{_KIND}] == 0 || {_EFA_PER_POD}.hasValue()"
             f" || {_share_of_efas(role)} > 0",
             message="{wanted} of the {gpus} GPUs of a {type} node have no whole EFA device of its {efas}; raise the "
             "value, or set spec.accelerator.efa.perPod, or set spec.transfer.backend to UCX",
             at=f".{role}.parallelism.tensor",
             values={
                 "wanted": wanted,
-                "gpus": f"{_GPUS}[{_TYPE}]",
-                "efas": f"{_EFAS}[{_TYPE}]",
+                "gpus": f"{_GPUS}[{_KIND}]",
+                "efas": f"{_EFAS}[{_KIND}]",
                 "type": _TYPE,
             },
         ),
@@ -296,7 +309,7 @@ SPEC_RULES: Final = (
         at=".transfer.backend",
     ),
     Rule(
-        holds=f"{_BACKEND} != 'LIBFABRIC' || {_HAS_CLAIMS} || ({_EFAS}[{_TYPE}] > 0 && {_EFA_PER_POD}.orValue(1) > 0)",
+        holds=f"{_BACKEND} != 'LIBFABRIC' || {_HAS_CLAIMS} || ({_EFAS}[{_KIND}] > 0 && {_EFA_PER_POD}.orValue(1) > 0)",
         message="LIBFABRIC needs EFA devices; use UCX, or an instance type with EFA and spec.accelerator.efa.perPod "
         "above 0 or absent",
         at=".transfer.backend",

@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tandem_operator.api.accelerators import PROFILES
+from tandem_operator.api.accelerators import INSTANCE_TYPES
 from tandem_operator.api.arguments import ENGINE_ARGUMENT_RULES, FRONT_DOOR_ARGUMENT_RULES
 from tandem_operator.api.base import ApiModel
+from tandem_operator.api.network import EngineNetwork
 from tandem_operator.api.objects import LocalObject, SecretKey
 from tandem_operator.api.rule import rules
 from tandem_operator.api.rules import (
@@ -28,6 +29,8 @@ from tandem_operator.api.transfer import Transfer
 from tandem_operator.api.values import (
     INT32,
     Arguments,
+    DeviceName,
+    Image,
     Labels,
     Name,
     NumberOrQuantity,
@@ -98,7 +101,7 @@ Environment = Annotated[
 class Engine(ApiModel, json_schema_extra=rules(ENGINE_ARGUMENT_RULES)):
     """The vLLM engine, for both roles (vLLM's handshake wants the same version on both sides)."""
 
-    image: ShortText
+    image: Image
     """A vLLM image, for example `vllm/vllm-openai:v0.32.0`; the connector is added by an init container."""
     version: Annotated[str, Field(max_length=63)] | None = None
     """vLLM's version in the image; default: the image's tag without a leading `v`."""
@@ -120,7 +123,7 @@ class Engine(ApiModel, json_schema_extra=rules(ENGINE_ARGUMENT_RULES)):
 class Efa(ApiModel):
     """EFA devices of a pod."""
 
-    resource: Annotated[str, Field(max_length=253)] | None = None
+    resource: DeviceName | None = None
     """Name of the device plugin's resource; default `vpc.amazonaws.com/efa`."""
     per_pod: Annotated[int, Field(ge=0, le=64, json_schema_extra=INT32)] | None = None
     """Devices of a pod; default: its share of the node's by its GPUs (p5en: 2 for each GPU)."""
@@ -129,11 +132,11 @@ class Efa(ApiModel):
 class Accelerator(ApiModel, json_schema_extra=rules(ACCELERATOR_RULES)):
     """What an engine pod gets of the node."""
 
-    instance_type: Annotated[str, Field(json_schema_extra={"enum": sorted(PROFILES)})]
-    """An EC2 instance type, or `none` for engines on CPUs.
+    instance_type: Annotated[str, Field(max_length=32, json_schema_extra={"enum": list(INSTANCE_TYPES)})]
+    """An EC2 instance type, with `ml.` before it on SageMaker HyperPod, or `none` for engines on CPUs.
 
     It decides the devices, the node selector and the KV backend."""
-    gpu_resource: Annotated[str, Field(max_length=253)] | None = None
+    gpu_resource: DeviceName | None = None
     """Name of the GPUs' resource; default `nvidia.com/gpu`."""
     gpus_per_pod: Annotated[int, Field(ge=0, le=16, json_schema_extra=INT32)] | None = None
     """GPUs of a pod; default: the role's `parallelism.tensor`, for each of its data-parallel ranks."""
@@ -159,6 +162,8 @@ class RoleParallelism(ApiModel):
 
     tensor: Annotated[int, Field(ge=1, le=16, json_schema_extra=INT32)] | None = None
     """Tensor-parallel size; default 1. Equal in both roles; with `NixlPull` one must be a multiple of the other."""
+    pipeline: Annotated[int, Field(ge=1, le=16, json_schema_extra=INT32)] | None = None
+    """Pipeline-parallel size; only 1 so far."""
     data: Annotated[int, Field(ge=1, le=16, json_schema_extra=INT32)] | None = None
     """Data-parallel ranks of a pod, behind its one server; default 1. Each has `tensor` GPUs and is an engine of its own to its peers.
 
@@ -215,7 +220,7 @@ class FrontDoor(ApiModel, json_schema_extra=rules(FRONT_DOOR_ARGUMENT_RULES)):
 
     enabled: bool | None = None
     """Whether the operator runs a front door; default true. Without one the Service `NAME-routable` has the engines' addresses."""
-    image: ShortText | None = None
+    image: Image | None = None
     """Image of vllm-router; default: the one that the operator was installed with."""
     replicas: Annotated[int, Field(ge=1, le=100, json_schema_extra=INT32)] | None = None
     """Pods of the front door; default 1."""
@@ -282,5 +287,7 @@ class Spec(ApiModel, json_schema_extra=rules(SPEC_RULES)):
     """The gateway in front of the engines."""
     placement: Placement | None = None
     """Where the engine pods may run."""
+    network_policy: EngineNetwork | None = None
+    """Who may connect to the engines."""
     scaling: Scaling | None = None
     """How many engines there may be, and how they end."""

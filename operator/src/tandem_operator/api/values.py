@@ -10,9 +10,24 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-Name = Annotated[str, Field(min_length=1, max_length=253)]
+from tandem_operator.api.rule import Rule, Verdict, rules
+
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"),
+]
+"""Of a Kubernetes object."""
+DataKey = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+"""In a Secret's data."""
+DeviceName = Annotated[
+    str,
+    Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,60}[A-Za-z0-9])?$"),
+]
+"""Of a device plugin's resource, as `nvidia.com/gpu`."""
+Image = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\s]+$")]
 ShortText = Annotated[str, Field(min_length=1, max_length=1024)]
-Labels = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)]
+LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
+Labels = Annotated[dict[str, LabelValue], Field(max_length=32)]
 QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$"
 Quantity = Annotated[str, Field(max_length=32, pattern=QUANTITY_PATTERN)]
 DURATION_PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
@@ -49,9 +64,28 @@ ResourceClaim = Annotated[
                     "type": "string",
                     "minLength": 1,
                     "maxLength": 63,
-                }
+                },
+                "resourceClaimName": {
+                    "description": "A ResourceClaim, whose devices all engines of the role then share.",
+                    "type": "string",
+                    "maxLength": 253,
+                },
+                "resourceClaimTemplateName": {
+                    "description": "A ResourceClaimTemplate, from which each engine gets a claim of its own.",
+                    "type": "string",
+                    "maxLength": 253,
+                },
             },
             "required": ["name"],
+            **rules(
+                [
+                    Rule(
+                        holds="has(self.resourceClaimName) != has(self.resourceClaimTemplateName)",
+                        message="set exactly one of resourceClaimName and resourceClaimTemplateName",
+                        verdict=Verdict.INVALID,
+                    )
+                ]
+            ),
         }
     ),
 ]

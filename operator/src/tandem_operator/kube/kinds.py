@@ -51,6 +51,7 @@ CHILD_KINDS: Final = (
     STATEFUL_SET,
     DEPLOYMENT,
     Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
     SCALER,
 )
 """Everything that a plan may contain as an object to apply."""

@@ -65,6 +65,7 @@ RULES: Final = (
     Rule(Scope.SERVED, "apps", "statefulsets", _WATCHED_CHILD, "children: engines"),
     Rule(Scope.OWN, "coordination.k8s.io", "leases", ("create", "get", "update"), "one of several replicas works"),
     Rule(Scope.SERVED, "events.k8s.io", "events", ("create",), "transitions are reported as Events on the resource"),
+    Rule(Scope.SERVED, "networking.k8s.io", "networkpolicies", _CHILD, "children: who may connect to engines"),
     Rule(Scope.SERVED, "policy", "poddisruptionbudgets", _CHILD, "children: what evictions may take at one time"),
     Rule(
         Scope.SERVED,

@@ -26,6 +26,7 @@ KINDS: Final = frozenset(
         "StatefulSet",
         "Deployment",
         "PodDisruptionBudget",
+        "NetworkPolicy",
         SCALER_KIND,
     }
 )

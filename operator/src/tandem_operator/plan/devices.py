@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tandem_operator.api.accelerators import EFA_RESOURCE, GPU_RESOURCE, Profile
-from tandem_operator.api.spec import Accelerator, Efa
+from tandem_operator.api.spec import Accelerator, Efa, Resources
 from tandem_operator.api.transfer import Backend
+from tandem_operator.api.values import amount_of
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolved import Devices
 from tandem_operator.plan.types import Manifest
@@ -117,3 +118,18 @@ def usual_requests(profile: Profile, gpus: int, limits: Mapping[str, str]) -> di
         return {}
     usual = {"cpu": str(CPUS_PER_GPU * gpus), "memory": f"{GIBIBYTES_PER_GPU * gpus}Gi"}
     return {name: amount for name, amount in usual.items() if name not in limits}
+
+
+def check_resources(resources: Resources, field: str) -> None:
+    """Nothing is requested beyond its limit, which Kubernetes would refuse in the pod.
+
+    Raises:
+        InvalidSpec: something is.
+    """
+    limits = resources.limits or {}
+    for name, request in (resources.requests or {}).items():
+        if name in limits and amount_of(request) > amount_of(limits[name]):
+            raise InvalidSpec(
+                f"{field}.resources.requests.{name}",
+                f"{request} is more than the limit {limits[name]}; make it at most that",
+            )

@@ -4,6 +4,7 @@
 from collections.abc import Iterator, Sequence
 
 from tandem_connector.contract.types import Role
+from tandem_operator.plan.access import network_policies
 from tandem_operator.plan.children import KINDS, key_of
 from tandem_operator.plan.disruption import disruption_budgets
 from tandem_operator.plan.engines import config_map, stateful_set
@@ -38,6 +39,7 @@ def plan(observed: Observed, defaults: Defaults) -> Plan:
         *_engines(resolved),
         *front_door(resolved),
         *scalers(resolved),
+        *network_policies(resolved),
         *disruption_budgets(pods, resolved, observed.at),
     )
     return Plan(

@@ -9,9 +9,10 @@ from typing import Final
 
 from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
-from tandem_operator.api.accelerators import PROFILES, Profile
+from tandem_operator.api.accelerators import INSTANCE_TYPES, Profile, profile_of
 from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
+from tandem_operator.api.network import EngineNetwork
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.api.rules import DEFAULT_PROTOCOL, LONGEST_DEADLINE, MAX_PEERS, ONLY_WITH_PUSH
 from tandem_operator.api.scaling import Autoscaling, Drain, Scaling
@@ -33,7 +34,8 @@ from tandem_operator.api.spec import (
 )
 from tandem_operator.api.transfer import Backend, Protocol, Transfer
 from tandem_operator.api.values import percent_of, seconds_of
-from tandem_operator.plan.devices import Wanted, devices_of, usual_requests
+from tandem_operator.plan.access import engine_access
+from tandem_operator.plan.devices import Wanted, check_resources, devices_of, usual_requests
 from tandem_operator.plan.ending import ending
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.resolved import (
@@ -96,6 +98,7 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
         gpu_budget=scaling.gpu_budget,
         front_door=_gateway(spec.front_door or FrontDoor(), defaults),
         place=_place(spec.placement or Placement(), profile, pools),
+        network=engine_access(spec.network_policy or EngineNetwork(), defaults),
         connector_image=defaults.connector_image,
     )
 
@@ -185,11 +188,11 @@ def _check_tensors(transfer: PushTransfer | NixlTransfer, *, prefill: int, decod
 
 
 def _profile(accelerator: Accelerator) -> Profile:
-    profile = PROFILES.get(accelerator.instance_type)
+    profile = profile_of(accelerator.instance_type)
     if profile is None:
         raise InvalidSpec(
             "spec.accelerator.instanceType",
-            f"{accelerator.instance_type} is not known to this version of Tandem; choose one of {', '.join(sorted(PROFILES))}",
+            f"{accelerator.instance_type} is not known to this version of Tandem; choose one of {', '.join(INSTANCE_TYPES)}",
         )
     return profile
 
@@ -225,9 +228,14 @@ def _pool(spec: Spec, role: Role, profile: Profile, backend: Backend) -> Pool:
     field = f"spec.{role}"
     parallelism = given.parallelism or RoleParallelism()
     wanted = Wanted(field, tensor=parallelism.tensor or 1, data=parallelism.data or 1)
+    if (parallelism.pipeline or 1) > 1:
+        raise InvalidSpec(
+            f"{field}.parallelism.pipeline", "is not supported yet; raise tensor instead, and remove the field"
+        )
     overlay = given.pod_template or {}
     devices = devices_of(spec.accelerator, profile, backend, wanted)
     resources = given.resources or Resources()
+    check_resources(resources, field)
     limits = dict(resources.limits or {})
     sizing = sizing_of(given, field, MAX_PEERS if protocol_of(spec) is Protocol.NIXL_PULL else MAX_REPLICAS)
     return Pool(
@@ -266,6 +274,7 @@ def _environment(*layers: tuple[str, tuple[EnvironmentVariable, ...]]) -> tuple[
 
 def _gateway(given: FrontDoor, defaults: Defaults) -> Gateway:
     service = given.service or FrontDoorService()
+    check_resources(given.resources or Resources(), "spec.frontDoor")
     return Gateway(
         enabled=given.enabled is not False,
         image=given.image or defaults.front_door_image,

@@ -154,6 +154,17 @@ class Gateway:
 
 
 @dataclass(frozen=True)
+class EngineAccess:
+    """Who may connect to engines."""
+
+    enabled: bool
+    allow_http_from: tuple[Manifest, ...]
+    """The user's, as in a NetworkPolicy's `from`."""
+    operator: tuple[Manifest, ...]
+    """Where the operator's own pods are; empty when it runs outside of pods."""
+
+
+@dataclass(frozen=True)
 class Place:
     """Where engine pods may run."""
 
@@ -191,6 +202,7 @@ class Resolved:
     gpu_budget: int | None
     front_door: Gateway
     place: Place
+    network: EngineAccess
     connector_image: str
 
     @property

@@ -29,6 +29,8 @@ class Defaults:
 
     front_door_image: str
     connector_image: str
+    namespace: str | None = None
+    """Where the operator's pods run; None: it runs in no pod."""
 
 
 @dataclass(frozen=True)

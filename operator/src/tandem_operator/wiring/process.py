@@ -69,7 +69,11 @@ async def run(settings: Settings) -> None:
             Observer(client, news, Children(client, news), nodes),
             Applier(client, metrics, watches, news, settings.identity),
             metrics,
-            defaults=Defaults(front_door_image=settings.front_door_image, connector_image=settings.connector_image),
+            defaults=Defaults(
+                front_door_image=settings.front_door_image,
+                connector_image=settings.connector_image,
+                namespace=own_namespace(),
+            ),
             plan=plan,
             outcome=outcome,
             on_gone=triggers.forget,
