@@ -130,9 +130,12 @@ class Engine:
         }
 
     def _variables(self) -> Mapping[str, str]:
+        # As in pods. With vLLM's 5 s, an engine that was frozen closes connections on which a request has come meanwhile.
+        server = {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75"}
         if self._connector() is None:
-            return {}
+            return server
         side_channel = {
+            **server,
             HOST_VARIABLE: "127.0.0.1",
             PORT_VARIABLE: str(self.ports.side),
             # Other interfaces come and go with the clusters that other tests start.

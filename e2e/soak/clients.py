@@ -85,7 +85,7 @@ class Clients:
         self._seed = seed
         self._hung_after = HUNG_AFTER * slack
         self._numbers = count(1)
-        # An engine closes a connection that nobody used for 5 s: a request must not be on its way to it then.
+        # Longer than this and the longest freeze together, an engine leaves a connection open that nobody uses.
         self._http = httpx.AsyncClient(timeout=None, limits=httpx.Limits(max_connections=None, keepalive_expiry=2.0))
         self.under_way = 0
 
@@ -169,23 +169,31 @@ class Clients:
             if response.status_code != httpx.codes.OK:
                 raise BrokenError(f"{response.status_code} {(await response.aread())[:300]!r}")
             if not body["stream"]:
-                _add(await response.aread(), texts)
+                add_answer(await response.aread(), texts)
                 return
             async for line in response.aiter_lines():
                 content = line.removeprefix("data: ")
                 if content == "[DONE]":
                     return
                 if content:
-                    _add(content, texts)
+                    add_answer(content, texts)
         raise BrokenError("a stream without end")
 
 
-def _add(content: str | bytes, texts: list[str]) -> None:
+def add_answer(content: str | bytes, texts: list[str]) -> None:
+    """Add what came of each choice to its text.
+
+    Raises:
+        BrokenError: the engine gave the request up, or answered with something else.
+    """
     said = json.loads(content)
     if "choices" not in said:
         raise BrokenError(repr(said))
     for choice in said["choices"]:
         texts[choice["index"]] += choice["text"]
+    # What an engine that is told to end answers to requests that it hasn't finished within `--shutdown-timeout`.
+    if any(choice["finish_reason"] == "abort" for choice in said["choices"]):
+        raise BrokenError("the engine gave the request up")
 
 
 def _judged(end: End, texts: Sequence[str], expected: Expected) -> End:
