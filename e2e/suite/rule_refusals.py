@@ -4,6 +4,7 @@
 from typing import Final
 
 from e2e.suite.refusals import CPU, PULL, Change, Refusal, accelerator, spec, tensor, volume
+from e2e.suite.rollout_refusals import ROLLOUT_REFUSALS
 from e2e.suite.scaling_refusals import SCALING_REFUSALS
 
 
@@ -447,5 +448,6 @@ RULE_REFUSALS: Final = (
         spec(transfer={"backend": "LIBFABRIC"}, accelerator={"efa": {"perPod": 1}}),
     ),
     *SCALING_REFUSALS,
+    *ROLLOUT_REFUSALS,
 )
 """Refusals by the rules, at least one for each."""

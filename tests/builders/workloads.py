@@ -11,12 +11,12 @@ TEMPLATE = "t1"
 
 
 def a_set(role: Role, *, resource: str = "qwen", seen: bool = True, current: str = TEMPLATE) -> dict[str, Any]:
-    """Its controller wants pods of `TEMPLATE`; a roll-out goes on while `current` differs. Not `seen`: just changed."""
+    """Its controller wants pods of `TEMPLATE`; it replaces some while `current` differs. Not `seen`: just changed."""
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {"name": role_name(resource, role), "uid": f"set-{role}", "generation": 2},
-        "spec": {"template": {"spec": {}}},
+        "spec": {"replicas": 1, "template": {"spec": {}}},
         "status": {"observedGeneration": 2 if seen else 1, "currentRevision": current, "updateRevision": TEMPLATE},
     }
 

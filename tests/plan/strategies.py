@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from tandem_connector.contract.types import Role
 from tandem_operator.api.accelerators import NO_ACCELERATOR
-from tandem_operator.plan.resolve import resolve
-from tandem_operator.plan.revision import revision_of
-from tests.builders import DEFAULTS, TEMPLATE, a_node, a_pod, a_resource
+from tandem_operator.api.names import REVISION_LABEL
+from tests.builders import TEMPLATE, a_node, a_pod, a_resource
 from tests.builders.nodes import NodeBuilder
 from tests.builders.pods import PodBuilder
 from tests.builders.resources import ResourceBuilder
+from tests.builders.surroundings import revisions_of
 
 _OVERLAY: dict[str, Any] = {
     "metadata": {"labels": {"team": "chat"}, "annotations": {"note": "x"}},
@@ -123,7 +123,8 @@ NODES: tuple[NodeBuilder, ...] = (
 @st.composite
 def pods(draw: st.DrawFn, resource: ResourceBuilder) -> tuple[PodBuilder, ...]:
     """Up to six pods in any state, with annotations of any age or none, or garbage."""
-    current = revision_of(resolve(resource.build(), DEFAULTS))
+    (record,) = revisions_of(resource.build())
+    current = record["metadata"]["labels"][REVISION_LABEL]
     drawn: list[PodBuilder] = []
     for role in Role:
         for ordinal in range(draw(st.integers(0, 3))):

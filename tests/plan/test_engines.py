@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The StatefulSets, their pods, and what makes pods follow a change."""
 
+from typing import Any
+
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import DATA_LABEL, REVISION_LABEL
 from tests.builders import a_resource
@@ -10,6 +12,12 @@ from tests.plan.made import engine, environment, named, objects, pod_spec, templ
 
 def revision(resource: ResourceBuilder, role: Role) -> str:
     return str(template(resource, role)["metadata"]["labels"][REVISION_LABEL])
+
+
+def without_revision(resource: ResourceBuilder, role: Role) -> dict[str, Any]:
+    found = template(resource, role)
+    labels = {name: value for name, value in found["metadata"]["labels"].items() if name != REVISION_LABEL}
+    return {**found, "metadata": {**found["metadata"], "labels": labels}}
 
 
 def test_each_role_has_a_set_of_its_replicas_and_a_headless_service_of_the_same_name() -> None:
@@ -136,16 +144,12 @@ def test_a_pods_data_parallel_ranks_are_told_to_its_programs_and_have_ports_of_t
 
 def test_an_engine_alone_in_its_pod_is_told_nothing_of_ranks() -> None:
     for resource in (a_resource(), a_resource().with_data(1), a_resource().with_data(3, Role.DECODE)):
-        assert template(resource, Role.PREFILL) == template(a_resource(), Role.PREFILL)
+        assert without_revision(resource, Role.PREFILL) == without_revision(a_resource(), Role.PREFILL)
 
 
 def test_the_longest_name_of_a_port_is_one_that_kubernetes_takes() -> None:
     ports = engine(a_resource().with_data(16))["ports"]
     assert max(len(each["name"]) for each in ports) <= 15
-
-
-def test_changing_the_number_of_ranks_does_not_part_the_pools() -> None:
-    assert revision(a_resource().with_data(2, Role.DECODE), Role.PREFILL) == revision(a_resource(), Role.PREFILL)
 
 
 def test_a_pods_gpus_are_those_of_all_of_its_ranks() -> None:
@@ -162,14 +166,14 @@ def test_the_port_for_peers_is_the_protocols_everywhere() -> None:
         assert named(engine(resource)["ports"], "side-channel")["containerPort"] == port
 
 
-def test_pods_follow_a_changed_argument_of_their_role_and_only_they() -> None:
+def test_a_change_of_one_role_parts_both_as_pairs_are_of_one_revision() -> None:
     before, after = a_resource(), a_resource().with_spec("decode", "args", value=["--max-num-seqs=8"])
-    assert template(before, Role.PREFILL) == template(after, Role.PREFILL)
-    assert template(before, Role.DECODE) != template(after, Role.DECODE)
-    assert revision(before, Role.DECODE) == revision(after, Role.DECODE), "the pools still understand each other"
+    assert without_revision(before, Role.PREFILL) == without_revision(after, Role.PREFILL)
+    assert without_revision(before, Role.DECODE) != without_revision(after, Role.DECODE)
+    assert revision(before, Role.PREFILL) != revision(after, Role.PREFILL) == revision(after, Role.DECODE)
 
 
-def test_what_both_sides_must_have_in_common_makes_a_revision() -> None:
+def test_what_needs_new_engines_makes_a_revision_for_both_roles() -> None:
     changes = [
         a_resource().with_image("vllm/vllm-openai:v0.33.0"),
         a_resource().with_spec("engine", "version", value="0.32.1"),
@@ -183,6 +187,11 @@ def test_what_both_sides_must_have_in_common_makes_a_revision() -> None:
         a_resource().pulling(),
         a_resource().with_tensor(2),
         a_resource().with_spec("transfer", "auth", value={"secretRef": {"name": "keys", "key": "chat"}}),
+        a_resource().with_spec("transfer", value={"reverse": "Disabled", "deadline": "5s", "minBlocks": 9}),
+        a_resource().with_spec("placement", "nodeSelector", value={"a": "b"}),
+        a_resource().with_data(2, Role.DECODE),
+        a_resource().with_overlay(Role.PREFILL, {"metadata": {"labels": {"team": "chat"}}}),
+        a_resource().with_spec("scaling", "drain", value={"timeout": "30s"}),
     ]
     revisions = {revision(resource, Role.DECODE) for resource in (a_resource(), *changes)}
     assert len(revisions) == 1 + len(changes)
@@ -190,16 +199,16 @@ def test_what_both_sides_must_have_in_common_makes_a_revision() -> None:
         assert revision(resource, Role.PREFILL) == revision(resource, Role.DECODE)
 
 
-def test_scaling_placing_and_splitting_make_no_revision() -> None:
+def test_what_needs_no_new_engines_makes_no_revision() -> None:
     same = [
         a_resource().with_decode(5),
-        a_resource().with_spec("transfer", value={"reverse": "Disabled", "deadline": "5s", "minBlocks": 9}),
-        a_resource().with_spec("placement", "nodeSelector", value={"a": "b"}),
+        a_resource().with_spec("decode", "autoscaling", value={"maxReplicas": 3}),
+        a_resource().with_spec("transfer", "peersPerDecode", value=2),
+        a_resource().with_spec("scaling", value={"gpuBudget": 9, "ratio": {"min": "1/4"}, "drain": {"migrate": False}}),
         a_resource().with_spec("frontDoor", "replicas", value=2),
+        a_resource().with_spec("rollout", value={"maxSurgePairs": 3}),
     ]
     assert {revision(resource, Role.DECODE) for resource in same} == {revision(a_resource(), Role.DECODE)}
-    pulling = a_resource().pulling()
-    assert revision(pulling.with_tensor(2, Role.DECODE), Role.DECODE) == revision(pulling, Role.DECODE)
 
 
 def test_a_launch_configuration_is_immutable_and_named_after_its_content() -> None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which children go."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from tandem_connector.contract.types import Role
 from tandem_operator.plan.plan import plan
-from tandem_operator.plan.types import ObjectKey, Observed
+from tandem_operator.plan.types import Manifest, ObjectKey, Observed
 from tests.builders import DEFAULTS, a_pod, a_resource, a_set, observed, settled
 from tests.builders.pods import PodBuilder
 
@@ -17,9 +18,10 @@ def obsolete(seen: Observed) -> set[ObjectKey]:
     return set(plan(seen, DEFAULTS).obsolete)
 
 
-def with_old_configuration(**more: Any) -> Observed:
+def with_old_configuration(sets: Mapping[Role, Manifest] | None = None, **more: Any) -> Observed:
     seen = settled(observed(**more))
-    return replace(seen, owned=seen.owned | {OLD})
+    sets_now = seen.sets if sets is None else observed(sets=sets).sets
+    return replace(seen, owned=seen.owned | {OLD}, sets=sets_now)
 
 
 def pod_with(config_map: str) -> PodBuilder:

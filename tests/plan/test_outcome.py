@@ -89,7 +89,7 @@ def test_pods_are_counted_by_role() -> None:
         serving(P),
         serving(D),
         serving(D, 1).terminating(),
-        a_pod(D, 2).of_template(TEMPLATE),
+        a_pod(D, 2).of_revision(CURRENT).of_template(TEMPLATE),
         serving(D, 3).of_template("t0"),
         serving(D, 4).ended(),
     ]

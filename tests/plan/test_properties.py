@@ -132,7 +132,7 @@ def test_the_status_remembers_a_generation_that_no_pod_carries_any_more(seen: Ob
     status = outcome(done, DEFAULTS, NOW).status
     assert status.topology.generation >= max((table.generation for table in tables(done).values()), default=0)
     resource = seen.resource.model_copy(update={"status": status})
-    empty = Observed(resource=resource, at=NOW, sets=seen.sets, front_door=seen.front_door)
+    empty = Observed(resource=resource, at=NOW, sets=seen.sets, revisions=seen.revisions, front_door=seen.front_door)
     assert outcome(empty, DEFAULTS, NOW).status.topology.generation == status.topology.generation
 
 
@@ -145,6 +145,7 @@ def test_a_status_that_was_written_is_followed_by_the_same_one_without_events(se
         at=NOW,
         resource=done.resource.model_copy(update={"status": first.status}),
         sets=done.sets,
+        revisions=done.revisions,
         front_door=done.front_door,
         pods=done.pods,
         nodes=done.nodes,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.plan.scaling import Limits, Numbers, grant, paced
+from tandem_operator.plan.scaling import Limits, Numbers, grant
 
 UNBOUNDED = Limits(
     least=Numbers(0, 0), most=Numbers(1000, 1000), gpus=Numbers(8, 8), ratio_min=None, ratio_max=None, budget=None
@@ -85,17 +85,6 @@ def test_a_budget_that_is_just_enough_for_the_least_is_spent_on_that() -> None:
 
 def test_engines_on_no_gpus_cost_nothing() -> None:
     assert given_for(4, 8, replace(UNBOUNDED, gpus=Numbers(0, 0), budget=1)) == (4, 8)
-
-
-def test_what_grows_waits_for_the_gpus_of_what_ends() -> None:
-    limits = replace(UNBOUNDED, budget=8 * 8)
-    assert paced(Numbers(2, 6), Numbers(4, 4), limits) == (2, 4)
-    assert paced(Numbers(2, 6), Numbers(3, 4), limits) == (2, 5)
-    assert paced(Numbers(2, 6), Numbers(2, 5), limits) == (2, 6)
-
-
-def test_when_the_budget_was_lowered_nothing_grows_until_it_is_kept() -> None:
-    assert paced(Numbers(2, 2), Numbers(4, 1), replace(UNBOUNDED, budget=4 * 8)) == (2, 1)
 
 
 engines = st.integers(0, 40)
@@ -182,25 +171,3 @@ def test_without_a_budget_asking_for_more_never_gives_a_role_fewer_engines(
     unpaid = replace(limits, budget=None)
     greater = Numbers(asked.prefill + more.prefill, asked.decode + more.decode)
     assert at_least(grant(greater, unpaid).given, grant(asked, unpaid).given)
-
-
-@given(goal=numbers, present=numbers, limits=any_limits())
-def test_what_is_started_never_needs_more_gpus_than_are_left_by_what_runs(
-    goal: Numbers, present: Numbers, limits: Limits
-) -> None:
-    now = paced(goal, present, limits)
-    at_once = Numbers(max(now.prefill, present.prefill), max(now.decode, present.decode))
-    assert limits.affords(at_once) or not limits.affords(present)
-    assert at_least(present, now) or limits.affords(at_once), "over the budget, nothing is started"
-    assert at_least(goal, now)
-
-
-@given(asked=numbers, present=numbers, limits=any_limits())
-def test_the_goal_is_reached_once_what_has_no_place_in_it_is_gone(
-    asked: Numbers, present: Numbers, limits: Limits
-) -> None:
-    goal = grant(asked, limits).given
-    for _ in range(3):
-        now = paced(goal, present, limits)
-        present = now
-    assert now == goal

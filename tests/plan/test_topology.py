@@ -234,11 +234,12 @@ def test_a_decode_pod_with_other_ranks_than_the_front_door_addresses_takes_no_tu
         a_resource().with_data(2, D),
         a_resource().with_spec("frontDoor", "enabled", value=False),
     )
-    pods = [current(P), current(D), current(D, 1).with_ranks(2)]
     for resource, takes in (
         (a_resource(), {"qwen-decode-0", "qwen-prefill-0"}),
         (two, {"qwen-decode-1", "qwen-prefill-0"}),
         (behind_another_gateway, {"qwen-decode-0", "qwen-decode-1", "qwen-prefill-0"}),
     ):
-        found = patches(pods, resource=resource)
+        revision = template(resource)["metadata"]["labels"][REVISION_LABEL]
+        pods = [current(P), current(D), current(D, 1).with_ranks(2)]
+        found = patches([pod.of_revision(revision) for pod in pods], resource=resource)
         assert {name for name, patch in found.items() if patch.labels.get(ROUTABLE_LABEL)} == takes

@@ -26,6 +26,10 @@ repeated. A test compares it with operator/src/tandem_operator/kube/permissions.
 - apiGroups: [""]
   resources: [services]
   verbs: [create, delete, get, list, patch]
+# Children: what each revision's engines are made from.
+- apiGroups: [apps]
+  resources: [controllerrevisions]
+  verbs: [create, delete, get, list, patch]
 # Children: front doors.
 - apiGroups: [apps]
   resources: [deployments]

@@ -13,7 +13,7 @@ from e2e.chaos.topology.changes import Seen
 from e2e.kubectl import Kubectl
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import ENGINE_LABEL, ROLE_LABEL
-from tandem_operator.plan.engines import ENGINE_CONTAINER
+from tandem_operator.plan.revision import ENGINE_CONTAINER
 
 KILLED = 137
 """Exit code of a process that SIGKILL ended: its grace period was over, or there was no memory."""

@@ -17,7 +17,7 @@ from tandem_connector.contract.environment import PEERS_PATH
 from tandem_connector.contract.peers import PeerTable
 from tandem_connector.contract.types import Role
 from tandem_connector.vllm.metrics import GAUGES
-from tandem_operator.api.names import PEERS_ANNOTATION, ROLE_LABEL
+from tandem_operator.api.names import KIND, PEERS_ANNOTATION, ROLE_LABEL
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.types import Defaults, Observed
@@ -67,17 +67,21 @@ def _engine(kubectl: Kubectl, pod: Manifest) -> str | None:
 
 
 def _observed(kubectl: Kubectl, resource: Manifest, pods: list[Manifest]) -> Observed:
-    def own(kind: str) -> dict[Role, Manifest]:
-        found = kubectl.list(kind, f"tandem.dev/resource={resource['metadata']['name']}")
-        roles = {each["metadata"]["labels"].get(ROLE_LABEL): each for each in found}
-        return {role: roles[role] for role in Role if role in roles}
+    def own(kind: str) -> list[Manifest]:
+        return kubectl.list(kind, f"tandem.dev/resource={resource['metadata']['name']}")
+
+    roles = {each["metadata"]["labels"].get(ROLE_LABEL): each for each in own("pdscaler")}
 
     nodes: list[dict[str, Any]] = json.loads(kubectl.run("get", "nodes", "-o", "json"))["items"]
     return Observed(
         at=datetime.now(UTC),
         resource=DisaggregatedInference.model_validate(dict(resource)),
-        sets=own("statefulsets"),
-        scalers=own("pdscaler"),
+        sets=tuple(own("statefulsets")),
+        # A StatefulSet's own carry its pods' labels.
+        revisions=tuple(
+            each for each in own("controllerrevisions") if each["metadata"]["ownerReferences"][0]["kind"] == KIND
+        ),
+        scalers={role: roles[role] for role in Role if role in roles},
         pods=tuple(pods),
         nodes={node["metadata"]["name"]: node for node in nodes},
     )

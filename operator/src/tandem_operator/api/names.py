@@ -29,7 +29,15 @@ ROLE_LABEL: Final = "tandem.dev/role"
 ROUTABLE_LABEL: Final = "tandem.dev/routable"
 """On engine pods: `true` while the front door may send turns to them; absent otherwise."""
 REVISION_LABEL: Final = "tandem.dev/revision"
-"""On engine pods: hash of what prefill and decode must have in common. Peers are of one revision."""
+"""On engine pods, their sets and the ControllerRevision that keeps them: the revision's name. Pairs are of one revision."""
+GIVEN_ANNOTATION: Final = "tandem.dev/given"
+"""On a revision's ControllerRevision: hash of the part of the spec that it was made from."""
+COMPLETE_ANNOTATION: Final = "tandem.dev/was-complete"
+"""On a revision's ControllerRevision: `true` once all of its engines were ready."""
+GIVEN_UP_ANNOTATION: Final = "tandem.dev/given-up"
+"""On a revision's ControllerRevision: why it was rolled back. Without it, it is tried again."""
+BESIDE_ANNOTATION: Final = "tandem.dev/beside"
+"""On a revision's sets: those with the same value may take turns beside each other."""
 TENSOR_LABEL: Final = "tandem.dev/tensor-parallel"
 """On engine pods: tensor-parallel size that the pod was started with."""
 DATA_LABEL: Final = "tandem.dev/data-parallel"
@@ -64,13 +72,23 @@ MAX_NAME_LENGTH: Final = 63 - len("-prefill") - 11
 
 
 def role_name(resource: str, role: Role) -> str:
-    """Name of the role's StatefulSet, headless Service and scaler, and beginning of its launch ConfigMap's."""
+    """Name of the role's first StatefulSet, headless Service and scaler, and beginning of its launch ConfigMap's."""
     return f"{resource}-{role}"
 
 
 def engines_policy_name(resource: str) -> str:
     """Name of the engines' NetworkPolicy."""
     return f"{resource}-engines"
+
+
+def set_name(resource: str, role: Role, revision: str) -> str:
+    """Name of the role's StatefulSet of a revision that another one was before, as long as `role_name` for a prefill engine's."""
+    return f"{resource}-{str(role)[0]}-{revision[:5]}"
+
+
+def revision_name(resource: str, revision: str) -> str:
+    """Name of a revision's ControllerRevision."""
+    return f"{resource}-{revision}"
 
 
 def exchange_secret_name(resource: str, incarnation: str) -> str:

@@ -43,7 +43,7 @@ class Drain(ApiModel, json_schema_extra=rules(DRAIN_RULES)):
     timeout: Duration | None = None
     """How long it may take to finish its requests and hand over what it holds, before it is sent SIGTERM.
 
-    Default `60s`, or half of the role's `podTemplate.spec.terminationGracePeriodSeconds`. A change restarts the engines."""
+    Default `60s`, or half of the role's `podTemplate.spec.terminationGracePeriodSeconds`. A change needs new engines."""
     migrate: bool | None = None
     """Whether it hands over its KV cache to another engine of its role; default true."""
 

@@ -15,6 +15,7 @@ from tandem_operator.api.arguments import ENGINE_ARGUMENT_RULES, FRONT_DOOR_ARGU
 from tandem_operator.api.base import ApiModel
 from tandem_operator.api.network import EngineNetwork
 from tandem_operator.api.objects import LocalObject, SecretKey
+from tandem_operator.api.rollout import Rollout
 from tandem_operator.api.rule import rules
 from tandem_operator.api.rules import (
     ACCELERATOR_RULES,
@@ -291,3 +292,5 @@ class Spec(ApiModel, json_schema_extra=rules(SPEC_RULES)):
     """Who may connect to the engines."""
     scaling: Scaling | None = None
     """How many engines there may be, and how they end."""
+    rollout: Rollout | None = None
+    """How engines follow a change of their configuration."""

@@ -47,7 +47,13 @@ class Reason(StrEnum):
     SCALING_DOWN = "ScalingDown"
     """Engines that the spec no longer wants are ending."""
     ROLLING_OUT = "RollingOut"
-    """Pods of an older configuration are being replaced."""
+    """Engines of one revision follow those of another; the message says how far that is."""
+    ROLLOUT_PAUSED = "RolloutPaused"
+    """`rollout.paused` keeps a revision from being begun, or from going on."""
+    ROLLED_BACK = "RolledBack"
+    """The spec's revision was given up, and the last complete one is back; the message says why, and how to try it again."""
+    PROGRESS_DEADLINE = "ProgressDeadline"
+    """No engine became ready within `rollout.progressDeadline`, and there is no complete revision to go back to."""
     SETTLED = "Settled"
     """Nothing is left to be done."""
     SCALED_TO_ZERO = "ScaledToZero"
@@ -129,7 +135,7 @@ class RoleStatus(ApiModel):
     ready: Annotated[int, Field(json_schema_extra=INT32)] = 0
     """Pods that take requests."""
     updated: Annotated[int, Field(json_schema_extra=INT32)] = 0
-    """Pods of the current configuration."""
+    """Pods of the revision that the spec asks for."""
     draining: Annotated[int, Field(json_schema_extra=INT32)] = 0
     """Pods that are ending."""
     selector: Annotated[str, Field(max_length=1024)] = ""
@@ -150,10 +156,12 @@ class Topology(ApiModel):
 
 
 class Revision(ApiModel):
-    """Hashes of what both roles have in common."""
+    """Names of revisions, as in the label `tandem.dev/revision` of engine pods."""
 
     current: Annotated[str, Field(max_length=63)] = ""
-    """Of what the spec says now."""
+    """Of the engines that there are."""
+    next: Annotated[str, Field(max_length=63)] = ""
+    """Of the engines that follow them, while they do or while `rollout.paused` keeps them from it; else empty."""
 
 
 class Status(ApiModel):
@@ -178,4 +186,4 @@ class Status(ApiModel):
     endpoint: Annotated[str, Field(max_length=512)] = ""
     """URL of the OpenAI-compatible API inside the cluster."""
     revision: Revision = Revision()
-    """What engines must have in common to be peers."""
+    """Which configuration the engines are of."""

@@ -36,6 +36,7 @@ RESOURCE: Final = Kind(names.API_VERSION, names.KIND, names.PLURAL)
 SCALER: Final = Kind(names.API_VERSION, names.SCALER_KIND, names.SCALER_PLURAL)
 POD: Final = Kind("v1", "Pod", "pods")
 NODE: Final = Kind("v1", "Node", "nodes", namespaced=False)
+CONTROLLER_REVISION: Final = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
 STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets")
 DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
@@ -48,6 +49,7 @@ CHILD_KINDS: Final = (
     Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
     Kind("v1", "ConfigMap", "configmaps"),
     Kind("v1", "Service", "services"),
+    CONTROLLER_REVISION,
     STATEFUL_SET,
     DEPLOYMENT,
     Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),

@@ -5,7 +5,7 @@ Nothing is taken from watches, which may have missed a deletion; they only tell 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -16,10 +16,20 @@ from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.kube.apply import Applied, Patched
 from tandem_operator.kube.children import Children
 from tandem_operator.kube.client import Client, Json
-from tandem_operator.kube.kinds import DEPLOYMENT, POD, RESOURCE, SCALER, STATEFUL_SET, Kind, controller_of
+from tandem_operator.kube.kinds import (
+    CONTROLLER_REVISION,
+    DEPLOYMENT,
+    POD,
+    RESOURCE,
+    SCALER,
+    STATEFUL_SET,
+    Kind,
+    controller_of,
+)
 from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.ownership import owns
+from tandem_operator.plan.children import key_of
 from tandem_operator.plan.offers import wanted_labels
 from tandem_operator.plan.pods import may_run
 from tandem_operator.plan.types import Manifest, ObjectKey, Observed
@@ -92,15 +102,16 @@ def _observed(
 ) -> Observed:
     metadata = resource.metadata
     owned = {key: child for key, child in live.items() if owns(metadata, child)}
-    sets = _by_role(STATEFUL_SET, metadata.name, owned)
+    sets = _sets(owned)
     # Pods that a former resource of this name left carry the same labels, but have another set as their controller.
-    set_uids = {each["metadata"]["uid"] for each in sets.values()}
+    set_uids = {each["metadata"]["uid"] for each in sets}
     engines = tuple(pod for pod in pods if (controller_of(pod) or {}).get("uid") in set_uids)
     own = {pod["metadata"]["uid"] for pod in engines}
     return Observed(
         resource=resource,
         at=now,
         sets=sets,
+        revisions=_of_kind(CONTROLLER_REVISION, owned),
         front_door=_front_door(metadata.name, owned),
         scalers=_by_role(SCALER, metadata.name, owned),
         owned=frozenset(owned),
@@ -109,18 +120,31 @@ def _observed(
     )
 
 
-def after(observed: Observed, applied: Applied, patched: Patched) -> Observed:
-    """What was observed, brought up to date by the server's answers to what was applied."""
+def after(observed: Observed, applied: Applied, patched: Patched, deleted: Collection[ObjectKey]) -> Observed:
+    """What was observed, brought up to date by the server's answers to what was applied, without what was deleted."""
     name = observed.resource.metadata.name
+    kept = {key_of(each): each for each in (*observed.sets, *observed.revisions) if key_of(each) not in deleted}
+    children = {**kept, **applied.live}
     return replace(
         observed,
-        sets={**observed.sets, **_by_role(STATEFUL_SET, name, applied.live)},
+        sets=_sets(children),
+        revisions=_of_kind(CONTROLLER_REVISION, children),
         front_door=_front_door(name, applied.live) or observed.front_door,
         scalers={**observed.scalers, **_by_role(SCALER, name, applied.live)},
-        owned=observed.owned | applied.live.keys(),
+        owned=(observed.owned | applied.live.keys()).difference(deleted),
         pods=tuple(patched.live.get(pod["metadata"]["name"], pod) for pod in observed.pods),
         refusals=(*applied.refusals, *patched.refusals),
     )
+
+
+def _sets(objects: Mapping[ObjectKey, Manifest]) -> tuple[Manifest, ...]:
+    """The engines' StatefulSets."""
+    found = _of_kind(STATEFUL_SET, objects)
+    return tuple(each for each in found if each["metadata"].get("labels", {}).get(names.ROLE_LABEL) in set(Role))
+
+
+def _of_kind(kind: Kind, objects: Mapping[ObjectKey, Manifest]) -> tuple[Manifest, ...]:
+    return tuple(each for key, each in objects.items() if (key.api_version, key.kind) == (kind.api_version, kind.kind))
 
 
 def _by_role(kind: Kind, name: str, objects: Mapping[ObjectKey, Manifest]) -> dict[Role, Manifest]:

@@ -61,6 +61,13 @@ RULES: Final = (
     ),
     Rule(Scope.SERVED, "", "serviceaccounts", _CHILD, "children: the front door's account"),
     Rule(Scope.SERVED, "", "services", _CHILD, "children"),
+    Rule(
+        Scope.SERVED,
+        "apps",
+        "controllerrevisions",
+        _CHILD,
+        "children: what each revision's engines are made from, to make them again or go back to them",
+    ),
     Rule(Scope.SERVED, "apps", "deployments", _WATCHED_CHILD, "children: front doors"),
     Rule(Scope.SERVED, "apps", "statefulsets", _WATCHED_CHILD, "children: engines"),
     Rule(Scope.OWN, "coordination.k8s.io", "leases", ("create", "get", "update"), "one of several replicas works"),

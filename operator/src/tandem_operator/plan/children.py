@@ -23,6 +23,7 @@ KINDS: Final = frozenset(
         "ServiceAccount",
         "Role",
         "RoleBinding",
+        "ControllerRevision",
         "StatefulSet",
         "Deployment",
         "PodDisruptionBudget",

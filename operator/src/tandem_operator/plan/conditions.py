@@ -32,6 +32,8 @@ class Facts:
     """None when the spec is invalid."""
     problem: InvalidSpec | None
     step: Step | None
+    pause: str | None
+    """What `spec.rollout.paused` keeps from being done."""
     troubles: Sequence[Trouble]
     """Worst first."""
     limitations: Sequence[Limitation]
@@ -112,6 +114,8 @@ def _ready(facts: Facts, available: Finding) -> Finding:
         return available
     if facts.step:
         return Finding(False, facts.step.reason, facts.step.message)
+    if facts.pause:
+        return Finding(False, Reason.ROLLOUT_PAUSED, facts.pause)
     if facts.troubles:
         return Finding(False, facts.troubles[0].reason, facts.troubles[0].message)
     return Finding(True, Reason.ENGINES_READY, _counts(facts))
@@ -122,6 +126,8 @@ def _progressing(facts: Facts) -> Finding:
         return _INVALID
     if facts.step:
         return Finding(True, facts.step.reason, facts.step.message)
+    if facts.pause:
+        return Finding(False, Reason.ROLLOUT_PAUSED, facts.pause)
     return Finding(False, Reason.SETTLED, "pods are as the spec wants them")
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One role's engines: the StatefulSet and the ConfigMap with its launch script."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tandem_connector.contract import environment as contract
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import (
+    BESIDE_ANNOTATION,
     CONFIG_HASH_ANNOTATION,
     DATA_LABEL,
     ENGINE_LABEL,
@@ -20,11 +22,9 @@ from tandem_operator.plan.keys import key_mounts, key_variables, key_volumes
 from tandem_operator.plan.launch import LAUNCH_DIRECTORY, LAUNCH_SCRIPT, MODELS_PATH, launch_script
 from tandem_operator.plan.overlay import overlaid
 from tandem_operator.plan.resolved import Pool, Resolved
-from tandem_operator.plan.revision import hash_of, revision_of
+from tandem_operator.plan.revision import ENGINE_CONTAINER, SIDE_CHANNEL_PORT_NAME, Part, Revision, hash_of
 from tandem_operator.plan.types import Manifest
 
-ENGINE_CONTAINER: Final = "engine"
-SIDE_CHANNEL_PORT_NAME: Final = "side-channel"
 CONNECTOR_CONTAINER: Final = "connector"
 
 _PROBE: Final = ["python3", "-I", "-S", f"{contract.CONNECTOR_PATH}/tandem_connector/probe.py"]
@@ -40,66 +40,80 @@ _TOLD_WITHIN_SECONDS: Final = 15
 """An engine that hasn't begun to drain by then, though the hook tells it to, doesn't run yet or hangs."""
 
 
-def config_map(resolved: Resolved, pool: Pool) -> Manifest:
+def part(resolved: Resolved, pool: Pool) -> Part:
+    """The role's share of the revision that this makes.
+
+    Raises:
+        InvalidSpec: when the role's `podTemplate` cannot be merged.
+    """
+    launch = {LAUNCH_SCRIPT: launch_script(resolved, pool)}
+    template = overlaid(
+        _template(resolved, pool, launch), pool.overlay, field=f"spec.{pool.role}.podTemplate", needs=ENGINE_CONTAINER
+    )
+    return Part(template, launch, pool.gpus)
+
+
+def config_map(resolved: Resolved, role: Role, launch: Mapping[str, str]) -> Manifest:
     """The launch script, immutable and named after its content.
 
     A pod of the old configuration whose container restarts in the middle of a roll-out must find the old script, or it
     would run a new configuration under the labels of the old one.
     """
-    data = {LAUNCH_SCRIPT: launch_script(resolved, pool)}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(
-            resolved, f"{role_name(resolved.name, pool.role)}-{hash_of(data)}", _labels(resolved, pool.role)
-        ),
+        "metadata": metadata(resolved, _config_name(resolved, role, launch), _labels(resolved, role)),
         "immutable": True,
-        "data": data,
+        "data": dict(launch),
     }
 
 
-def stateful_set(resolved: Resolved, pool: Pool, config: Manifest) -> Manifest:
-    """The role's engines, started all at once, with the launch script of `config`.
+def stateful_set(resolved: Resolved, revision: Revision, role: Role, name: str, replicas: int) -> Manifest:
+    """The role's engines of a revision, started all at once.
 
-    Raises:
-        InvalidSpec: when the role's `podTemplate` cannot be merged.
+    A set's template never changes, as another revision has another set. `RollingUpdate` is for `kubectl rollout restart`.
     """
-    name = role_name(resolved.name, pool.role)
+    template = revision.parts[role].template
+    about = template.get("metadata") or {}
+    own = {**(about.get("labels") or {}), REVISION_LABEL: revision.name}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": metadata(resolved, name, _labels(resolved, pool.role)),
+        "metadata": metadata(
+            resolved,
+            name,
+            {**_labels(resolved, role), REVISION_LABEL: revision.name},
+            {BESIDE_ANNOTATION: revision.beside} if revision.beside else None,
+        ),
         "spec": {
-            "replicas": pool.replicas,
-            "serviceName": name,
+            "replicas": replicas,
+            "serviceName": role_name(resolved.name, role),
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "RollingUpdate"},
-            "selector": {"matchLabels": selector(resolved.name, pool.role)},
-            "template": overlaid(
-                _template(resolved, pool, config),
-                pool.overlay,
-                field=f"spec.{pool.role}.podTemplate",
-                needs=ENGINE_CONTAINER,
-            ),
+            "selector": {"matchLabels": selector(resolved.name, role)},
+            "template": {**template, "metadata": {**about, "labels": own}},
         },
     }
+
+
+def _config_name(resolved: Resolved, role: Role, launch: Mapping[str, str]) -> str:
+    return f"{role_name(resolved.name, role)}-{hash_of(dict(launch))}"
 
 
 def _labels(resolved: Resolved, role: Role) -> dict[str, str]:
     return labels(resolved.name, role, ENGINE_APPLICATION)
 
 
-def _template(resolved: Resolved, pool: Pool, config: Manifest) -> dict[str, Any]:
+def _template(resolved: Resolved, pool: Pool, launch: Mapping[str, str]) -> dict[str, Any]:
     return {
         "metadata": {
             "labels": {
                 **_labels(resolved, pool.role),
                 ENGINE_LABEL: resolved.name,
-                REVISION_LABEL: revision_of(resolved),
                 TENSOR_LABEL: str(pool.tensor),
                 **({DATA_LABEL: str(pool.data)} if pool.data > 1 else {}),
             },
-            "annotations": {CONFIG_HASH_ANNOTATION: hash_of(config["data"])},
+            "annotations": {CONFIG_HASH_ANNOTATION: hash_of(dict(launch))},
         },
         "spec": {
             # Neither Kubernetes' API nor the variables of Services are an engine's business: a Service named `vllm`
@@ -116,7 +130,7 @@ def _template(resolved: Resolved, pool: Pool, config: Manifest) -> dict[str, Any
             **({"resourceClaims": [dict(claim) for claim in pool.devices.claims]} if pool.devices.claims else {}),
             "initContainers": [_connector(resolved)],
             "containers": [_engine(resolved, pool)],
-            "volumes": _volumes(resolved, pool, config),
+            "volumes": _volumes(resolved, pool, launch),
         },
     }
 
@@ -251,14 +265,14 @@ def _mounts(resolved: Resolved) -> list[dict[str, Any]]:
     ]
 
 
-def _volumes(resolved: Resolved, pool: Pool, config: Manifest) -> list[dict[str, Any]]:
+def _volumes(resolved: Resolved, pool: Pool, launch: Mapping[str, str]) -> list[dict[str, Any]]:
     peers = {
         "path": contract.PEERS_PATH.removeprefix(f"{contract.PEERS_DIRECTORY}/"),
         "fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{PEERS_ANNOTATION}']"},
     }
     return [
         {"name": "connector", "emptyDir": {}},
-        {"name": "launch", "configMap": {"name": config["metadata"]["name"]}},
+        {"name": "launch", "configMap": {"name": _config_name(resolved, pool.role, launch)}},
         {"name": "peers", "downwardAPI": {"items": [peers]}},
         *key_volumes(resolved),
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": pool.devices.shared_memory}},

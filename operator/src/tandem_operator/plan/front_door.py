@@ -16,7 +16,8 @@ from tandem_operator.api.names import (
 from tandem_operator.plan.children import FRONT_DOOR_APPLICATION, labels, metadata, selector
 from tandem_operator.plan.engines import START_LIMIT_SECONDS
 from tandem_operator.plan.overlay import overlaid
-from tandem_operator.plan.resolved import PushTransfer, Resolved
+from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.revision import Revision
 from tandem_operator.plan.types import Manifest
 
 ROUTER_CONTAINER: Final = "router"
@@ -47,8 +48,8 @@ FAULTS: Final = (
 """When the router takes an engine for lost and for well again. `docs/front-door.md` says what comes of it."""
 
 
-def front_door(resolved: Resolved) -> tuple[Manifest, ...]:
-    """All of the front door's objects, in the order in which they are to be applied.
+def front_door(resolved: Resolved, fronted: Revision) -> tuple[Manifest, ...]:
+    """All of the front door's objects, in the order in which they are to be applied. It leads to engines as those of `fronted`.
 
     Disabled, Services are left: the front door's own leads straight to the decode engines that take turns, and a headless one
     gives a gateway their addresses.
@@ -64,7 +65,7 @@ def front_door(resolved: Resolved) -> tuple[Manifest, ...]:
         _role(resolved),
         _role_binding(resolved),
         _service(resolved, selector(resolved.name, FRONT_DOOR_ROLE)),
-        _deployment(resolved),
+        _deployment(resolved, fronted),
     )
 
 
@@ -73,14 +74,14 @@ def endpoint(resolved: Resolved) -> str:
     return f"http://{front_door_name(resolved.name)}.{resolved.namespace}.svc:{FRONT_DOOR_PORT}"
 
 
-def router_arguments(resolved: Resolved) -> list[str]:
+def router_arguments(resolved: Resolved, fronted: Revision) -> list[str]:
     """Arguments of vllm-router 0.1.17, the user's last: of an option that is given twice the last counts.
 
     Of the engines, those with the label `tandem.dev/routable` that Kubernetes calls ready are used.
     """
     return [
-        *_selectors(resolved),
-        *_ranks(resolved),
+        *_selectors(resolved, fronted),
+        *_ranks(fronted),
         "--service-discovery",
         *("--service-discovery-namespace", resolved.namespace),
         *("--service-discovery-port", str(HTTP_PORT)),
@@ -94,10 +95,10 @@ def router_arguments(resolved: Resolved) -> list[str]:
     ]
 
 
-def _selectors(resolved: Resolved) -> list[str]:
+def _selectors(resolved: Resolved, fronted: Revision) -> list[str]:
     """A selector takes all words up to the next option."""
     decode = _words(resolved, Role.DECODE)
-    if isinstance(resolved.transfer, PushTransfer):
+    if fronted.exchanges:
         # Decode asks prefill itself: to the router, its engines are plain vLLM servers.
         return ["--selector", *decode]
     return [
@@ -108,13 +109,12 @@ def _selectors(resolved: Resolved) -> list[str]:
     ]
 
 
-def _ranks(resolved: Resolved) -> list[str]:
+def _ranks(fronted: Revision) -> list[str]:
     """A data-parallel rank is where a session is warm: the router chooses it, in place of vLLM's server, which takes turns.
 
     All pods have to have as many, which the label that it selects by sees to (`plan/topology.py`).
     """
-    ranks = resolved.pools[Role.DECODE].data
-    return ["--intra-node-data-parallel-size", str(ranks)] if ranks > 1 else []
+    return ["--intra-node-data-parallel-size", str(fronted.ranks)] if fronted.ranks > 1 else []
 
 
 def _words(resolved: Resolved, role: Role) -> list[str]:
@@ -169,7 +169,7 @@ def _service(resolved: Resolved, to: dict[str, str]) -> Manifest:
 
 
 def _addresses(resolved: Resolved, of: dict[str, str]) -> Manifest:
-    """By DNS, the addresses of the engines that take turns: those that are ready, don't drain and are of the current revision.
+    """By DNS, the addresses of the engines that take turns: those that are ready, don't drain and are of a revision that takes turns.
 
     The headless Service of the StatefulSet names all engines, also those that only start.
     """
@@ -186,7 +186,7 @@ def _addresses(resolved: Resolved, of: dict[str, str]) -> Manifest:
     }
 
 
-def _deployment(resolved: Resolved) -> Manifest:
+def _deployment(resolved: Resolved, fronted: Revision) -> Manifest:
     gateway = resolved.front_door
     name = front_door_name(resolved.name)
     template = {
@@ -202,7 +202,7 @@ def _deployment(resolved: Resolved) -> Manifest:
                 "runAsGroup": _NON_ROOT,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
-            "containers": [_router(resolved)],
+            "containers": [_router(resolved, fronted)],
         },
     }
     return {
@@ -219,14 +219,14 @@ def _deployment(resolved: Resolved) -> Manifest:
     }
 
 
-def _router(resolved: Resolved) -> dict[str, Any]:
+def _router(resolved: Resolved, fronted: Revision) -> dict[str, Any]:
     gateway = resolved.front_door
     return {
         "name": ROUTER_CONTAINER,
         "image": gateway.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["vllm-router"],
-        "args": router_arguments(resolved),
+        "args": router_arguments(resolved, fronted),
         "ports": [
             {"name": "http", "containerPort": FRONT_DOOR_PORT, "protocol": "TCP"},
             {"name": "metrics", "containerPort": FRONT_DOOR_METRICS_PORT, "protocol": "TCP"},

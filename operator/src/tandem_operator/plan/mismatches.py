@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from tandem_operator.api.names import ZONE_LABEL
 from tandem_operator.api.status import Reason
-from tandem_operator.plan.engines import ENGINE_CONTAINER
 from tandem_operator.plan.pods import EnginePod
 from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.revision import ENGINE_CONTAINER
 from tandem_operator.plan.troubles import Trouble
 
 _SHOWN_DIGITS = 12

@@ -14,12 +14,11 @@ from tandem_operator.plan.front_door import endpoint
 from tandem_operator.plan.mismatches import mismatches
 from tandem_operator.plan.offers import shortages
 from tandem_operator.plan.pods import EnginePod, engine_pods
-from tandem_operator.plan.progress import next_step, role_status
+from tandem_operator.plan.progress import next_step, pause, role_status
 from tandem_operator.plan.resolve import protocol_of
 from tandem_operator.plan.resolved import Resolved
-from tandem_operator.plan.revision import revision_of
+from tandem_operator.plan.rollout import Rollout, rollout
 from tandem_operator.plan.scalers import scaler_statuses
-from tandem_operator.plan.sized import sized
 from tandem_operator.plan.telling import next_repetition
 from tandem_operator.plan.topology import summary
 from tandem_operator.plan.troubles import (
@@ -31,6 +30,7 @@ from tandem_operator.plan.troubles import (
     worst_first,
 )
 from tandem_operator.plan.types import Defaults, EventType, Observed, Outcome
+from tandem_operator.plan.unfinished import rollout_trouble
 
 AGAIN_AFTER_REFUSAL: Final = timedelta(seconds=30)
 AGAIN_WHILE_PROGRESSING: Final = timedelta(seconds=15)
@@ -74,10 +74,12 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         problem: what `plan` raised, if it did: children are then left as they are, and counted as they are.
     """
     pods = engine_pods(observed)
-    size = None if problem else sized(observed, pods, defaults)
-    resolved = size.resolved if size else None
-    roles = {role: role_status(observed, role, pods) for role in Role}
-    step = next_step(observed, resolved, roles) if resolved else None
+    course = None if problem else rollout(observed, pods, defaults)
+    resolved = course.resolved if course else None
+    previous = observed.resource.status or Status()
+    revision = course.wanted.name if course else previous.revision.next or previous.revision.current
+    roles = {role: role_status(observed, role, pods, revision) for role in Role}
+    step = next_step(observed, course, roles) if course else None
     facts = Facts(
         roles=roles,
         needed=NEEDED_ROLES[protocol_of(observed.resource.spec)],
@@ -85,16 +87,16 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         resolved=resolved,
         problem=problem,
         step=step,
-        troubles=worst_first(_troubles(observed, pods, resolved, problem)),
-        limitations=size.limitations if size else (),
+        pause=pause(course) if course else None,
+        troubles=worst_first(_troubles(observed, pods, course, problem)),
+        limitations=course.sized.limitations if course else (),
     )
-    previous = observed.resource.status or Status()
-    status = _status(observed, pods, resolved, facts, now)
+    status = _status(observed, pods, course, facts, now)
     return Outcome(
         status=status,
         events=tuple(_events(previous.conditions, status.conditions)),
         again=_again(observed, pods, now, progresses=step is not None, is_carried_out=problem is None),
-        scalers=scaler_statuses(observed, size, roles, now) if size else {},
+        scalers=scaler_statuses(observed, course.sized, roles, now) if course else {},
     )
 
 
@@ -108,7 +110,7 @@ def _again(
 
 
 def _status(
-    observed: Observed, pods: Sequence[EnginePod], resolved: Resolved | None, facts: Facts, now: datetime
+    observed: Observed, pods: Sequence[EnginePod], course: Rollout | None, facts: Facts, now: datetime
 ) -> Status:
     generation = observed.resource.metadata.generation
     previous = observed.resource.status or Status()
@@ -119,9 +121,15 @@ def _status(
         prefill=roles[Role.PREFILL],
         decode=roles[Role.DECODE],
         topology=summary(observed, pods),
-        endpoint=endpoint(resolved) if resolved else previous.endpoint,
-        revision=Revision(current=revision_of(resolved)) if resolved else previous.revision,
+        endpoint=endpoint(course.resolved) if course else previous.endpoint,
+        revision=_revision(course) if course else previous.revision,
     )
+
+
+def _revision(course: Rollout) -> Revision:
+    if course.left:
+        return Revision(current=course.left[-1].name, next=course.target.name)
+    return Revision(current=course.target.name, next=course.wanted.name if course.is_held_back else "")
 
 
 def _front_door_up(observed: Observed, resolved: Resolved | None) -> bool:
@@ -131,17 +139,19 @@ def _front_door_up(observed: Observed, resolved: Resolved | None) -> bool:
 
 
 def _troubles(
-    observed: Observed, pods: Sequence[EnginePod], resolved: Resolved | None, problem: InvalidSpec | None
+    observed: Observed, pods: Sequence[EnginePod], course: Rollout | None, problem: InvalidSpec | None
 ) -> Iterator[Trouble]:
     if problem:
         yield Trouble(Reason.INVALID, str(problem))
+    if course and (trouble := rollout_trouble(observed, pods, course)):
+        yield trouble
     yield from (refusal_trouble(refusal) for refusal in observed.refusals)
     if observed.missing_key:
         yield key_trouble(observed.missing_key)
     yield from (trouble for pod in pods if (trouble := pod_trouble(pod)))
     yield from shortages((pod.manifest for pod in pods if not pod.terminating), observed.offered)
-    if resolved:
-        yield from mismatches(pods, resolved, revision_of(resolved))
+    if course:
+        yield from mismatches(pods, course.resolved, course.target.name)
     trouble = front_door_trouble(observed.front_door)
     if trouble:
         yield trouble

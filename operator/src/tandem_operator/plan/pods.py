@@ -24,7 +24,7 @@ from tandem_operator.api.names import (
     TOLD_ANNOTATION,
     ZONE_LABEL,
 )
-from tandem_operator.plan.engines import ENGINE_CONTAINER, SIDE_CHANNEL_PORT_NAME
+from tandem_operator.plan.revision import ENGINE_CONTAINER, side_channel_port
 from tandem_operator.plan.types import Manifest, Observed
 
 _HASH_LABEL = "controller-revision-hash"
@@ -156,7 +156,7 @@ def _read(manifest: Manifest, nodes: Mapping[str, Manifest]) -> EnginePod | None
         terminating=terminating,
         ranks=_ranks(labels) or 1,
         is_over=_is_over(manifest),
-        exchanges=_side_channel_port(manifest) != SIDE_CHANNEL_PORT,
+        exchanges=side_channel_port(manifest) != SIDE_CHANNEL_PORT,
         labelled_routable=labels.get(ROUTABLE_LABEL) == "true",
         annotations={name: annotations[name] for name in _OWN_ANNOTATIONS if name in annotations},
         network=network_of(node),
@@ -169,7 +169,7 @@ def _peer(manifest: Manifest, role: Role, state: EngineState, network: Network) 
     metadata, status = manifest["metadata"], manifest.get("status", {})
     labels = metadata.get("labels") or {}
     start = _start(status.get("containerStatuses") or ())
-    address, port = status.get("podIP"), _side_channel_port(manifest)
+    address, port = status.get("podIP"), side_channel_port(manifest)
     tensor, ranks = labels.get(TENSOR_LABEL, ""), _ranks(labels)
     if not start or not address or not port or not tensor.isdecimal() or int(tensor) < 1 or not ranks:
         return None
@@ -189,13 +189,6 @@ def _ranks(labels: Mapping[str, str]) -> int | None:
     """Data-parallel ranks; None when the label says nothing that can be."""
     ranks = labels.get(DATA_LABEL, "1")
     return int(ranks) if ranks.isdecimal() and 1 <= int(ranks) <= MAX_RANKS else None
-
-
-def _side_channel_port(manifest: Manifest) -> int | None:
-    """From the pod itself, since pods of an older configuration may have another protocol."""
-    containers = manifest.get("spec", {}).get("containers") or ()
-    ports = (port for each in containers if each["name"] == ENGINE_CONTAINER for port in each.get("ports") or ())
-    return next((port["containerPort"] for port in ports if port.get("name") == SIDE_CHANNEL_PORT_NAME), None)
 
 
 def _start(containers: Iterable[Mapping[str, Any]]) -> str | None:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far the pods are from what the spec wants."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem_connector.contract.types import Role
-from tandem_operator.api.names import front_door_name, role_name
+from tandem_operator.api.names import front_door_name
 from tandem_operator.api.status import Reason, RoleStatus
 from tandem_operator.plan.children import selector
 from tandem_operator.plan.pods import EnginePod
 from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.rollout import Rollout
+from tandem_operator.plan.sets import EngineSet, engine_sets, is_observed, name_of_set
 from tandem_operator.plan.types import Manifest, Observed
 
 
@@ -20,38 +23,81 @@ class Step:
     message: str
 
 
-def role_status(observed: Observed, role: Role, pods: tuple[EnginePod, ...]) -> RoleStatus:
-    """The role's pods, counted."""
+def role_status(observed: Observed, role: Role, pods: tuple[EnginePod, ...], revision: str) -> RoleStatus:
+    """The role's pods, counted; `revision` is the one that the spec asks for."""
     own = [pod for pod in pods if pod.role is role]
-    template = observed.sets.get(role, {}).get("status", {}).get("updateRevision")
+    sets = [each for each in engine_sets(observed) if (each.role, each.revision) == (role, revision)]
+    templates = {each.manifest.get("status", {}).get("updateRevision") for each in sets} - {None}
     words = (f"{label}={value}" for label, value in selector(observed.resource.metadata.name, role).items())
     return RoleStatus(
         replicas=len(own),
         ready=sum(pod.takes_requests for pod in own),
-        updated=sum(bool(template) and pod.template == template for pod in own),
+        updated=sum(pod.revision == revision and pod.template in templates for pod in own),
         draining=sum(pod.terminating for pod in own),
         selector=",".join(words),
     )
 
 
-def next_step(observed: Observed, resolved: Resolved, roles: dict[Role, RoleStatus]) -> Step | None:
-    """The first thing that isn't as wanted yet; None when all is."""
+def next_step(observed: Observed, course: Rollout, roles: Mapping[Role, RoleStatus]) -> Step | None:
+    """The first thing that isn't as wanted yet; None when all is, or nothing more is done."""
+    if course.is_frozen:
+        return None
+    resolved, target = course.resolved, course.target.name
     for role in Role:
-        step = _engines_step(resolved, role, observed.sets.get(role), roles[role])
-        if step:
+        if step := _set_step(resolved, role, target, course.sets):
+            return step
+    if course.left:
+        return Step(Reason.ROLLING_OUT, _rolling(course))
+    for role in Role:
+        if step := _engines_step(course, role, roles[role], target):
             return step
     if resolved.front_door.enabled and not front_door_settled(resolved, observed.front_door):
         return Step(Reason.FRONT_DOOR_STARTING, f"Deployment {front_door_name(resolved.name)} is being rolled out")
     return None
 
 
-def _engines_step(resolved: Resolved, role: Role, stateful_set: Manifest | None, status: RoleStatus) -> Step | None:
-    wanted = resolved.pools[role].replicas
-    name = role_name(resolved.name, role)
-    if stateful_set is None or not is_observed(stateful_set):
-        return Step(Reason.ROLLING_OUT, f"StatefulSet {name} has just been applied")
+def pause(course: Rollout) -> str | None:
+    """What `spec.rollout.paused` keeps from being done; None when it keeps nothing."""
+    if course.is_frozen:
+        return f"{_shares(course)}; set spec.rollout.paused to false to go on"
+    if course.is_held_back:
+        return (
+            f"engines stay of revision {course.target.name}, and {course.wanted.name}, which the spec asks for, is not begun; set"
+            " spec.rollout.paused to false to begin"
+        )
+    return None
+
+
+def _rolling(course: Rollout) -> str:
+    if not course.is_stuck:
+        return _shares(course)
+    return (
+        f"{_shares(course)}; spec.scaling.gpuBudget and spec.rollout.maxSurgePairs leave no room for the next engine, so an old one"
+        " goes first"
+    )
+
+
+def _shares(course: Rollout) -> str:
+    own, wanted = course.standing.groups[course.target.name].serving, course.sized.wanted
+    left = [f"{sum(course.standing.groups[each.name].held)} of {each.name}" for each in course.left]
+    return (
+        f"revision {course.target.name}: {own.prefill} of {wanted.prefill} prefill and {own.decode} of {wanted.decode} decode engines"
+        f" take turns; engines still there: {', '.join(left)}"
+    )
+
+
+def _set_step(resolved: Resolved, role: Role, target: str, sets: Sequence[EngineSet]) -> Step | None:
+    present = next((each for each in sets if (each.role, each.revision) == (role, target)), None)
+    if present and is_observed(present.manifest):
+        return None
+    name = name_of_set(resolved.name, role, target, sets)
+    return Step(Reason.ROLLING_OUT, f"StatefulSet {name} has just been applied")
+
+
+def _engines_step(course: Rollout, role: Role, status: RoleStatus, target: str) -> Step | None:
+    wanted = course.sized.wanted.of(role)
     current = status.replicas - status.draining
-    if status.updated < status.replicas and current:
+    if target == course.wanted.name and status.updated < status.replicas and current:
         old = status.replicas - status.updated
         return Step(Reason.ROLLING_OUT, f"{role}: {old} of {status.replicas} pods are of an older configuration")
     if status.replicas > wanted:
@@ -68,8 +114,3 @@ def front_door_settled(resolved: Resolved, deployment: Manifest | None) -> bool:
     status, wanted = deployment.get("status", {}), resolved.front_door.replicas
     counts = (status.get(name, 0) for name in ("replicas", "updatedReplicas", "availableReplicas"))
     return all(count == wanted for count in counts)
-
-
-def is_observed(manifest: Manifest) -> bool:
-    """Whether the object's controller has seen its present spec."""
-    return bool(manifest.get("status", {}).get("observedGeneration") == manifest["metadata"].get("generation"))

@@ -14,6 +14,7 @@ from tandem_operator.api.arguments import OWNED_VARIABLES
 from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
 from tandem_operator.api.network import EngineNetwork
 from tandem_operator.api.resource import DisaggregatedInference
+from tandem_operator.api.rollout import Rollout
 from tandem_operator.api.rules import DEFAULT_PROTOCOL, LONGEST_DEADLINE, MAX_PEERS, ONLY_WITH_PUSH
 from tandem_operator.api.scaling import Autoscaling, Drain, Scaling
 from tandem_operator.api.scaling_rules import MAX_REPLICAS
@@ -38,6 +39,7 @@ from tandem_operator.plan.access import engine_access
 from tandem_operator.plan.devices import Wanted, check_resources, devices_of, usual_requests
 from tandem_operator.plan.ending import ending
 from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.pace import pace_of
 from tandem_operator.plan.resolved import (
     Gateway,
     KeySource,
@@ -96,6 +98,7 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
         pools=pools,
         ratio=ratio_of(scaling),
         gpu_budget=scaling.gpu_budget,
+        pace=pace_of(spec.rollout or Rollout()),
         front_door=_gateway(spec.front_door or FrontDoor(), defaults),
         place=_place(spec.placement or Placement(), profile, pools),
         network=engine_access(spec.network_policy or EngineNetwork(), defaults),

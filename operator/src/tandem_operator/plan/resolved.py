@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from fractions import Fraction
 
 from tandem_connector.contract.environment import EXCHANGE_PORT, SIDE_CHANNEL_PORT
@@ -139,6 +140,19 @@ class Wiring:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """How revisions follow each other."""
+
+    at_once: bool
+    """All engines of the old one go first."""
+    surge: int
+    """Engines of each role beyond those wanted."""
+    patience: timedelta
+    """How long no engine of the new one may become ready."""
+    paused: bool
+
+
+@dataclass(frozen=True)
 class Gateway:
     """The front door."""
 
@@ -200,6 +214,7 @@ class Resolved:
     pools: Mapping[Role, Pool]
     ratio: Ratio
     gpu_budget: int | None
+    pace: Pace
     front_door: Gateway
     place: Place
     network: EngineAccess

@@ -12,6 +12,7 @@ from tandem_operator.plan.children import ENGINE_APPLICATION, labels, metadata
 from tandem_operator.plan.conditions import conditions, scaling_limited
 from tandem_operator.plan.limited import Limitation
 from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.rollout import Rollout
 from tandem_operator.plan.sized import Sized, asked
 from tandem_operator.plan.types import Manifest, Observed
 
@@ -21,10 +22,11 @@ def scalers(resolved: Resolved) -> tuple[Manifest, ...]:
     return tuple(_scaler(resolved, role) for role in _scaled_roles(resolved))
 
 
-def new_scalers(observed: Observed, resolved: Resolved) -> tuple[Manifest, ...]:
+def new_scalers(observed: Observed, course: Rollout) -> tuple[Manifest, ...]:
     """The scalers with the number that each has when it is made."""
+    resolved = course.resolved
     return tuple(
-        {**_scaler(resolved, role), "spec": {"replicas": asked(observed, resolved, role)}}
+        {**_scaler(resolved, role), "spec": {"replicas": asked(observed, resolved, role, course.sets)}}
         for role in _scaled_roles(resolved)
     )
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, pairwise
 from math import ceil, floor
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from tandem_connector.contract.types import Role
 
@@ -37,6 +37,13 @@ class Numbers(NamedTuple):
     def of(self, role: Role) -> int:
         """The role's number."""
         return self.prefill if role is Role.PREFILL else self.decode
+
+    def less_one(self, role: Role) -> Self:
+        """The same with one less of the role."""
+        return type(self)(self.prefill - (role is Role.PREFILL), self.decode - (role is Role.DECODE))
+
+
+NONE: Final = Numbers(0, 0)
 
 
 @dataclass(frozen=True)
@@ -82,22 +89,10 @@ class Grant:
 
 def grant(asked: Numbers, limits: Limits) -> Grant:
     """How many engines each role gets."""
-    bounded = _greater(limits.least, _smaller(asked, limits.most))
-    floor_ = _greater(limits.least, _smaller(bounded, Numbers(1, 1)))
+    bounded = greater(limits.least, smaller(asked, limits.most))
+    floor_ = greater(limits.least, smaller(bounded, Numbers(1, 1)))
     balanced = _lowered(_raised(bounded, limits), floor_, limits)
     return Grant(asked, bounded, balanced, _afforded(balanced, floor_, limits))
-
-
-def paced(goal: Numbers, present: Numbers, limits: Limits) -> Numbers:
-    """As much of `goal` as can be there at once, while the `present` engines that it has no place for still hold their GPUs."""
-    if limits.affords(_greater(goal, present)):
-        return goal
-    now = _smaller(goal, present)
-    for more in _towards(now, goal):
-        if not limits.affords(_greater(more, present)):
-            break
-        now = more
-    return now
 
 
 def _raised(engines: Numbers, limits: Limits) -> Numbers:
@@ -136,16 +131,16 @@ def _afforded(goal: Numbers, floor_: Numbers, limits: Limits) -> Numbers:
     affordable = Numbers(0, 0)
     balanced: Numbers | None = None
     stations = (affordable, limits.least, floor_, goal)
-    for engines in chain.from_iterable(_towards(start, end) for start, end in pairwise(stations)):
+    for engines in chain.from_iterable(towards(start, end) for start, end in pairwise(stations)):
         if not limits.affords(engines):
             break
         affordable = engines
-        if engines == _greater(engines, floor_) and limits.keeps_ratio(engines):
+        if engines == greater(engines, floor_) and limits.keeps_ratio(engines):
             balanced = engines
     return affordable if balanced is None else balanced
 
 
-def _towards(start: Numbers, goal: Numbers) -> Iterator[Numbers]:
+def towards(start: Numbers, goal: Numbers) -> Iterator[Numbers]:
     """From `start` (not included) to `goal`, engine by engine: the role is next that has the smaller part of its goal."""
     now = start
     while now != goal:
@@ -157,9 +152,11 @@ def _towards(start: Numbers, goal: Numbers) -> Iterator[Numbers]:
         yield now
 
 
-def _smaller(one: Numbers, other: Numbers) -> Numbers:
+def smaller(one: Numbers, other: Numbers) -> Numbers:
+    """Of each role the smaller number."""
     return Numbers(min(one.prefill, other.prefill), min(one.decode, other.decode))
 
 
-def _greater(one: Numbers, other: Numbers) -> Numbers:
+def greater(one: Numbers, other: Numbers) -> Numbers:
+    """Of each role the greater number."""
     return Numbers(max(one.prefill, other.prefill), max(one.decode, other.decode))

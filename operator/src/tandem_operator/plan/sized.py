@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resource with as many engines as there are to be now."""
+"""A resource with as many engines as there are to be."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tandem_connector.contract.types import Role
 from tandem_operator.plan.limited import Limitation, limitations
-from tandem_operator.plan.pods import EnginePod
-from tandem_operator.plan.resolve import resolve
 from tandem_operator.plan.resolved import Resolved
-from tandem_operator.plan.scaling import Limits, Numbers, grant, paced
-from tandem_operator.plan.types import Defaults, Observed
+from tandem_operator.plan.scaling import Limits, Numbers, grant
+from tandem_operator.plan.sets import EngineSet
+from tandem_operator.plan.types import Observed
 
 
 @dataclass(frozen=True)
@@ -19,24 +18,30 @@ class Sized:
 
     resolved: Resolved
     limitations: tuple[Limitation, ...]
-    """Why these are not the numbers that were asked for; those for which only GPUs have to become free are not mentioned."""
+    """Why these are not the numbers that were asked for."""
+
+    @property
+    def wanted(self) -> Numbers:
+        """How many engines there are to be, when those that have no place among them are gone."""
+        return Numbers.by(lambda role: self.resolved.pools[role].replicas)
 
 
-def sized(observed: Observed, pods: Sequence[EnginePod], defaults: Defaults) -> Sized:
+def sized(observed: Observed, resolved: Resolved, gpus: Numbers, sets: Sequence[EngineSet]) -> Sized:
     """The resource with what its scalers ask for, as far as its bounds allow.
 
-    Raises:
-        InvalidSpec: when the spec cannot be acted on.
+    Args:
+        observed: with its scalers.
+        resolved: the resource.
+        gpus: of an engine of each role.
+        sets: of the engines that there are.
     """
-    resolved = resolve(observed.resource, defaults)
-    limits = _limits(resolved)
-    granted = grant(Numbers.by(lambda role: asked(observed, resolved, role)), limits)
-    now = paced(granted.given, _present(observed, pods), limits)
-    pools = {role: replace(pool, replicas=now.of(role)) for role, pool in resolved.pools.items()}
+    limits = _limits(resolved, gpus)
+    granted = grant(Numbers.by(lambda role: asked(observed, resolved, role, sets)), limits)
+    pools = {role: replace(pool, replicas=granted.given.of(role)) for role, pool in resolved.pools.items()}
     return Sized(replace(resolved, pools=pools), limitations(resolved, granted, limits))
 
 
-def asked(observed: Observed, resolved: Resolved, role: Role) -> int:
+def asked(observed: Observed, resolved: Resolved, role: Role, sets: Sequence[EngineSet]) -> int:
     """How many engines the role is asked to have, whatever the bounds say.
 
     Where there is no scaler yet, as many as there are: a role whose number was fixed so far keeps it.
@@ -46,27 +51,20 @@ def asked(observed: Observed, resolved: Resolved, role: Role) -> int:
         return sizing.first
     if scaler := observed.scalers.get(role):
         return int(scaler["spec"]["replicas"])
-    present = observed.sets.get(role, {}).get("spec", {}).get("replicas")
-    return sizing.first if present is None else int(present)
+    present = [each.replicas for each in sets if each.role is role]
+    if not present:
+        return sizing.first
+    surplus = resolved.pace.surge if sum(map(bool, present)) > 1 else 0
+    return max(*present, sum(present) - surplus) if len(present) > 1 else present[0]
 
 
-def _limits(resolved: Resolved) -> Limits:
+def _limits(resolved: Resolved, gpus: Numbers) -> Limits:
     pools = resolved.pools
     return Limits(
         least=Numbers.by(lambda role: pools[role].sizing.least),
         most=Numbers.by(lambda role: pools[role].sizing.most),
-        gpus=Numbers.by(lambda role: pools[role].gpus),
+        gpus=gpus,
         ratio_min=resolved.ratio.min,
         ratio_max=resolved.ratio.max,
         budget=resolved.gpu_budget,
     )
-
-
-def _present(observed: Observed, pods: Sequence[EnginePod]) -> Numbers:
-    """Engines that hold GPUs, or for which their set may make a pod at any moment."""
-
-    def present(role: Role) -> int:
-        wanted = observed.sets.get(role, {}).get("spec", {}).get("replicas") or 0
-        return max(wanted, sum(pod.role is role for pod in pods))
-
-    return Numbers.by(present)

@@ -23,22 +23,21 @@ from tandem_operator.plan.heirs import heirs
 from tandem_operator.plan.pairing import pairing
 from tandem_operator.plan.pairs import Engine, Pair, Standing
 from tandem_operator.plan.pods import EnginePod, living
-from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.proven import is_proven
+from tandem_operator.plan.rollout import Rollout
 from tandem_operator.plan.tables import Told, peer_annotations
 from tandem_operator.plan.types import Observed, PodPatch
 
 
-def pod_patches(
-    observed: Observed, everyone: Sequence[EnginePod], resolved: Resolved, revision: str
-) -> tuple[PodPatch, ...]:
-    """What is to be changed on the engine pods, of which those of `revision` may be used by the front door.
+def pod_patches(observed: Observed, everyone: Sequence[EnginePod], course: Rollout) -> tuple[PodPatch, ...]:
+    """What is to be changed on the engine pods.
 
     Args:
         observed: the resource.
         everyone: its engine pods.
-        resolved: the resource as it is to be.
-        revision: of engines that are up to date.
+        course: says of which revisions engines may take turns.
     """
+    resolved = course.resolved
     pods = {pod.uid: pod for pod in everyone if not pod.is_over}
     kinds = _kinds(tuple(pods.values()), single_zone=resolved.place.single_zone)
     peers = _peers(pods, kinds, resolved.wiring.peers_per_decode)
@@ -51,7 +50,7 @@ def pod_patches(
         listed = tuple(peer for other in sorted(known[uid]) if (peer := pods[other].peer))
         heir = _engine_of(pods.get(heir_of.get(uid, "")))
         annotations = peer_annotations(pod, Told(listed, _drain(pod, heir), heir), alive, following, observed.at)
-        routable = pod.ready and not pod.terminating and pod.revision == revision and _has_its_ranks(pod, resolved)
+        routable = is_proven(pod) and pod.revision in course.open and _has_its_ranks(pod, course)
         if annotations != pod.annotations or routable != pod.labelled_routable:
             labels = {ROUTABLE_LABEL: "true"} if routable else {}
             patches.append(PodPatch(name=pod.name, uid=uid, labels=labels, annotations=annotations))
@@ -114,10 +113,10 @@ def _peers(
     return {uid: frozenset(others) for uid, others in known.items()}
 
 
-def _has_its_ranks(pod: EnginePod, resolved: Resolved) -> bool:
+def _has_its_ranks(pod: EnginePod, course: Rollout) -> bool:
     """The front door sends each turn to a data-parallel rank, and a server refuses one that it doesn't have."""
-    chosen = resolved.front_door.enabled and pod.role is Role.DECODE
-    return not chosen or pod.ranks == resolved.pools[Role.DECODE].data
+    chosen = course.resolved.front_door.enabled and pod.role is Role.DECODE
+    return not chosen or pod.ranks == course.fronted.ranks
 
 
 def _engine(pod: EnginePod, kind: tuple[str, ...]) -> Engine:

@@ -109,6 +109,7 @@ def worst_first(troubles: Iterator[Trouble]) -> list[Trouble]:
         Reason.IMMUTABLE_FIELD,
         Reason.APPLY_FAILED,
         Reason.KEY_MISSING,
+        Reason.ROLLED_BACK,
         Reason.NIXL_MISSING,
         Reason.ENGINE_VERSIONS_DIFFER,
         Reason.ZONES_DIFFER,
@@ -118,5 +119,6 @@ def worst_first(troubles: Iterator[Trouble]) -> list[Trouble]:
         Reason.DEVICES_NOT_OFFERED,
         Reason.HUGE_PAGES_NOT_OFFERED,
         Reason.UNSCHEDULABLE,
+        Reason.PROGRESS_DEADLINE,
     ]
     return sorted(dict.fromkeys(troubles), key=lambda trouble: (order.index(trouble.reason), trouble.message))

@@ -61,8 +61,10 @@ class Observed:
     resource: DisaggregatedInference
     at: datetime
     """When it was read, with a time zone."""
-    sets: Mapping[Role, Manifest] = field(default_factory=dict)
-    """The StatefulSets that exist."""
+    sets: tuple[Manifest, ...] = ()
+    """The engines' StatefulSets that exist."""
+    revisions: tuple[Manifest, ...] = ()
+    """The ControllerRevisions that exist, but for those of StatefulSets."""
     front_door: Manifest | None = None
     """The front door's Deployment."""
     scalers: Mapping[Role, Manifest] = field(default_factory=dict)

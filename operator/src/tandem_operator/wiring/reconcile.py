@@ -155,10 +155,9 @@ class Reconciler:
         self._observer.children.changed(key, applied.live, plan.obsolete)
         pods = {pod["metadata"]["name"]: pod for pod in observed.pods}
         patched: Patched = await self._applier.pods(owner, plan.pod_patches, pods)
-        changed = after(observed, applied, patched)
+        changed = after(observed, applied, patched, plan.obsolete)
         return replace(
             changed,
-            owned=changed.owned - frozenset(plan.obsolete),
             refusals=(*refused, *changed.refusals),
             missing_key=missing,
         )
