@@ -89,7 +89,7 @@ class Engine:
         rank = self._rank.register({"layer": self.memory})
         like = Fingerprint("m", "r", "f", "k", rank.layout, "g", TOKENS, 1, 1, "h", "0", "v", "c")
         hello = Hello(VERSION, like, BLOCKS, (rank.memory,), answer=True, publishes=publishes)
-        self.side.start(hello, block_bytes=rank.block_bytes, idle_wait=0.01, model="m")
+        self.side.start(hello, block_bytes=rank.block_bytes, idle_wait=0.01, fabric=rank.fabric, model="m")
 
     def told(
         self,

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was chosen for a turn is in its account, and counted."""
+"""What was chosen for a turn is in its account and counted, and what an engine says of itself is in its metrics."""
 
 from dataclasses import fields
 
 import pytest
 
 from tandem_connector.exchange.tally import Gauges, Tally
-from tandem_connector.exchange.types import RequestId, Seconds
+from tandem_connector.exchange.types import EngineId, RequestId, Seconds
 from tandem_connector.vllm.account import account_of, account_params
-from tandem_connector.vllm.metrics import COUNTERS, SEPARATOR, Meter, State
+from tandem_connector.vllm.fabric import Fabric
+from tandem_connector.vllm.metrics import COUNTERS, GAUGES, SEPARATOR, Meter, State
 from tandem_connector.vllm.status import Status
 from tandem_connector.vllm.steps import Progress
 from tandem_connector.vllm.turns import Phase, Turn
@@ -21,6 +22,8 @@ QUIET = State(
     tables=None,
     asking=None,
     peers=0,
+    peers_refused=2,
+    fabric=Fabric("UCX", "", 0),
     status=Status(),
     block_bytes=1,
 )
@@ -54,3 +57,24 @@ def test_choices_are_counted_by_what_they_were_of() -> None:
     assert news["counters"]["choices"] == {"fetch|fetch": 2, "fetch|compute": 1, "wait|compute": 1, "wait|wait": 1}
     (metric,) = [metric for metric in COUNTERS if metric.name == "choices"]
     assert {len(label.split(SEPARATOR)) for label in news["counters"]["choices"]} == {len(metric.labels)}
+
+
+def test_what_kv_goes_over_is_told_with_a_label_for_each_part() -> None:
+    news = Meter().news(QUIET)
+    assert news is not None
+    assert news["gauges"]["transport"] == {"UCX||0": 1}
+    (metric,) = [metric for metric in GAUGES if metric.name == "transport"]
+    assert metric.labels == ("backend", "provider", "devices")
+
+
+def test_peers_that_cannot_be_spoken_with_are_counted() -> None:
+    news = Meter().news(QUIET)
+    assert news is not None
+    assert news["gauges"]["peers_refused"] == {"": 2}
+
+
+def test_an_account_names_the_engines_that_were_asked_in_their_order() -> None:
+    turn = a_turn()
+    turn.asked += [EngineId("first"), EngineId("second")]
+    account = account_params(account_of(turn, Progress(R, (), 10), 1, 16))["tandem"]
+    assert account["asked"] == ("first", "second")  # type: ignore[index]

@@ -245,6 +245,9 @@ def test_a_request_that_turns_to_another_peer_is_not_told_of_the_first_one() -> 
     requests.engine.hears(CancelAck(WantId(1)), peer=P1)
     requests.comes(2, 0, 1, 2, 3)
     assert requests.loading.finished.take() == (FinishedLoad(R, ()),)
+    turn = requests.loading.request_ended(R, requests.now)
+    assert turn is not None
+    assert turn.asked == [P1, P2]
 
 
 def test_a_wait_that_is_given_up_keeps_what_has_come() -> None:

@@ -36,6 +36,8 @@ class TurnAccount(msgspec.Struct, frozen=True, kw_only=True):
     """The same of blocks that were on their way here already."""
     waited_ms: float
     """How long the request waited for other engines' blocks."""
+    asked: tuple[EngineId, ...] = ()
+    """Prefill engines that were asked, in this order. Each but the last failed, and the last one too where `local` says why."""
     local: str = ""
     """Why no P was asked, none computed the prompt, or what it computed didn't come; empty otherwise."""
 
@@ -53,6 +55,7 @@ def account_of(turn: Turn, progress: Progress, output: int, block_size: int) -> 
         fetch=turn.fetch,
         wait=None if turn.hold is None else turn.hold > 0,
         waited_ms=round(turn.waited * 1000, 3),
+        asked=tuple(turn.asked),
         local=turn.why_local,
     )
 

@@ -12,6 +12,7 @@ from tandem_connector.exchange.types import Seconds, WriteEnd
 from tandem_connector.vllm.asker import Decision
 from tandem_connector.vllm.commands import Expect, ExpectFewer, Forget, Submit, Withdraw
 from tandem_connector.vllm.draining import Draining, DrainOrder
+from tandem_connector.vllm.fabric import Fabric
 from tandem_connector.vllm.loading import Loading
 from tandem_connector.vllm.measuring import Measuring
 from tandem_connector.vllm.metrics import State
@@ -51,6 +52,7 @@ class Conduct:
         *,
         status: StatusFile,
         ranks: int,
+        fabric: Fabric,
     ) -> None:
         self._exchange = exchange
         self._loading = loading
@@ -58,6 +60,7 @@ class Conduct:
         self._draining = draining
         self._surroundings = surroundings
         self._status = status
+        self._fabric = fabric
         self._ranks = Ranks(ranks)
         self.peering = Peering(exchange, draining, surroundings, self._order)
         self._orders: list[Order] = []
@@ -152,6 +155,8 @@ class Conduct:
             tables=self._surroundings.table_counts,
             asking=asker.tally if asker is not None else None,
             peers=len(self.peering.connected),
+            peers_refused=network.refused_peers if network is not None else 0,
+            fabric=self._fabric,
             status=self._status.status,
             block_bytes=block_bytes,
         )

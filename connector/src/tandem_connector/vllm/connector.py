@@ -152,6 +152,7 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
             hello,
             block_bytes=sum(rank.block_bytes for rank in ranks),
             idle_wait=_IDLE_WAIT if all_ring else _IDLE_WAIT_DEAF,
+            fabric=ranks[0].fabric,
             model=served if isinstance(served, str) else served[0],
         )
 

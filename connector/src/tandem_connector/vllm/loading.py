@@ -124,6 +124,7 @@ class Loading:
                 assert_never(decision)
 
     def _turn_to(self, turn: Turn, want: WantFrom, now: Seconds) -> None:
+        turn.asked.append(want.engine)
         if turn.phase is Phase.DONE:
             self._help_itself(turn)
             return

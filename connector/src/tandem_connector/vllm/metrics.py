@@ -9,6 +9,7 @@ from tandem_connector.asking.commands import AskingTally
 from tandem_connector.contract.prefill import NoteProblem
 from tandem_connector.exchange.tally import Gauges, Tally
 from tandem_connector.vllm.account import TurnAccount
+from tandem_connector.vllm.fabric import Fabric
 from tandem_connector.vllm.network.counts import NetworkCounts
 from tandem_connector.vllm.peer_table import TableCounts
 from tandem_connector.vllm.status import DrainStage, Status
@@ -64,6 +65,16 @@ GAUGES: Final = (
     Metric("wants_served", (), "Peers' wants that are not over"),
     Metric("hashes_awaited", (), "Different blocks that peers wait for and nobody has computed yet"),
     Metric("peers_connected", (), "Peers that have joined"),
+    Metric(
+        "peers_refused",
+        (),
+        "Peers of the table that can't be spoken with: versions or settings differ, or there are too many",
+    ),
+    Metric(
+        "transport",
+        ("backend", "provider", "devices"),
+        "1, for what KV goes over: NIXL's backend, libfabric's provider, RDMA devices",
+    ),
     Metric("healthy", (), "1, or 0 when more blocks are in quarantine than allowed"),
     Metric("draining", (), "1 while the engine is to end: it takes nothing new, and hands over what it holds"),
     Metric("drained", (), "1 when an engine that is to end has nothing left to do"),
@@ -82,6 +93,8 @@ class State:
     tables: TableCounts | None
     asking: AskingTally | None
     peers: int
+    peers_refused: int
+    fabric: Fabric
     status: Status
     block_bytes: int
     """Of one block on all ranks."""
@@ -198,8 +211,11 @@ def _gauges(state: State) -> Numbers:
     held: Numbers = {each.name: {"": getattr(state.gauges, each.name)} for each in fields(state.gauges)}
     told = {
         "peers_connected": state.peers,
+        "peers_refused": state.peers_refused,
         "healthy": not state.status.unhealthy,
         "draining": state.status.drain is not DrainStage.SERVING,
         "drained": state.status.drain is DrainStage.DRAINED,
     }
-    return {**held, **{name: {"": int(value)} for name, value in told.items()}}
+    fabric = state.fabric
+    transport = SEPARATOR.join((fabric.backend, fabric.provider, str(fabric.devices)))
+    return {**held, **{name: {"": int(value)} for name, value in told.items()}, "transport": {transport: 1}}

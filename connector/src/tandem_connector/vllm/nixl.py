@@ -108,6 +108,11 @@ class NixlTransport:
         """The memory that is registered."""
         return self._geometry
 
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """NIXL's backends of which the agent has one."""
+        return tuple(self._agent.backends)
+
     def memory(self) -> RankMemory:
         """What peers must be told to write here."""
         return self._geometry.to_wire(self._agent.get_agent_metadata())

@@ -25,6 +25,7 @@ from tandem_connector.vllm.adapter import (
 from tandem_connector.vllm.conduct import Conduct
 from tandem_connector.vllm.draining import Draining
 from tandem_connector.vllm.ending import Ending
+from tandem_connector.vllm.fabric import Fabric
 from tandem_connector.vllm.filling import Filling
 from tandem_connector.vllm.journal import Journal
 from tandem_connector.vllm.keys import CurveKeys
@@ -112,13 +113,14 @@ class SchedulerSide:
         self._ending = Ending(self._exchange, lambda: self._surroundings.engine_ends, self._end_within)
         self._draining = Draining(self._exchange, self._pool.cached)
 
-    def start(self, hello: Hello, *, block_bytes: int, idle_wait: float, model: str) -> None:
+    def start(self, hello: Hello, *, block_bytes: int, idle_wait: float, fabric: Fabric, model: str) -> None:
         """All ranks have told of their memory.
 
         Args:
             hello: what peers are told of it.
             block_bytes: of one block on all ranks.
             idle_wait: seconds to sleep at most in an empty step.
+            fabric: over what the ranks exchange. They are of one container, with one environment.
             model: the served model's name.
 
         Raises:
@@ -145,6 +147,7 @@ class SchedulerSide:
             self._surroundings,
             status=self._status,
             ranks=len(hello.ranks),
+            fabric=fabric,
         )
         self._filling = Filling(
             self._requests,

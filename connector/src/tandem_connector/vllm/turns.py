@@ -82,6 +82,8 @@ class Turn:
     """Whether what a peer holds is fetched, or computed because that is sooner; None before that had to be decided."""
     ended: bool = False
     # -- the account
+    asked: list[EngineId] = field(default_factory=list)
+    """The engines that were asked to compute it, in this order."""
     local_blocks: int | None = None
     """In the engine's own cache when it was first looked for."""
     received: dict[Purpose, int] = field(default_factory=dict)

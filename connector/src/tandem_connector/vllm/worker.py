@@ -2,6 +2,7 @@
 """One rank's side: hands the writer what goes with a step, and the step's output what the writer reports."""
 
 import logging
+import os
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from tandem_connector.contract.types import EngineId
 from tandem_connector.exchange.types import WantId
 from tandem_connector.vllm.commands import DropPeer, Event, Expect, ExpectFewer, Forget, Submit, Withdraw
 from tandem_connector.vllm.doorbell import BellPush, Ring
+from tandem_connector.vllm.fabric import Fabric, fabric_of
 from tandem_connector.vllm.memory import Geometry, Tensor, geometry_of
 from tandem_connector.vllm.nixl import NixlTransport
 from tandem_connector.vllm.orders import AddPeerRanks, FinishedLoad, Order, RankReport, StepOrders
@@ -35,6 +37,8 @@ class RankMemoryReport:
     """Bytes of one block at this rank, in all layers."""
     host: str
     """Which machine it is on."""
+    fabric: Fabric
+    """Over what it exchanges."""
 
 
 class Ringing:
@@ -131,15 +135,20 @@ class WorkerSide:
             TransportError: NIXL can't be had.
         """
         geometry = geometry_of(tensors, self._blocks)
+        opened: list[Fabric] = []
 
         def open_transport() -> NixlTransport:
             self._prepare_thread(geometry)
-            return NixlTransport.open(agent_name(self._me, self._rank), geometry, self._backends)
+            transport = NixlTransport.open(agent_name(self._me, self._rank), geometry, self._backends)
+            opened.append(fabric_of(transport.backends, os.environ))
+            return transport
 
         self._ringing = Ringing(self._me)
         self._writer = Writer(open_transport, self._rank, WriterSettings(), on_reports=self._ringing.reported)
+        (fabric,) = opened
         _log.info(
-            "kv_registered rank=%d memory=%s device=%d blocks=%d regions=%d block_bytes=%d layout=%s",
+            "kv_registered rank=%d memory=%s device=%d blocks=%d regions=%d block_bytes=%d layout=%s"
+            " backend=%s provider=%s devices=%d",
             self._rank,
             geometry.kind.value,
             geometry.device,
@@ -147,8 +156,13 @@ class WorkerSide:
             len(geometry.regions),
             geometry.block_bytes,
             geometry.layout,
+            fabric.backend,
+            fabric.provider or "any",
+            fabric.devices,
         )
-        return RankMemoryReport(self._writer.memory, geometry.layout, geometry.block_bytes, socket.gethostname())
+        return RankMemoryReport(
+            self._writer.memory, geometry.layout, geometry.block_bytes, socket.gethostname(), fabric
+        )
 
     def before_step(self, step: StepOrders) -> None:
         """A step begins: carry out what goes with it."""

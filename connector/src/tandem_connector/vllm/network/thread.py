@@ -144,6 +144,11 @@ class Network:
         """How far it has come with each engine of the table."""
         return {peer: known.stage for peer, known in self._loop.peers.copy().items()}
 
+    @property
+    def refused_peers(self) -> int:
+        """Engines of the table whose Hello didn't fit, or to which there may be no connection."""
+        return sum(stage is Stage.REFUSED for stage in self.stages().values())
+
     def take(self) -> list[Event]:
         """What happened since the last call, oldest first.
 
