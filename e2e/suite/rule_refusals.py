@@ -311,6 +311,19 @@ RULE_REFUSALS: Final = (
     ),
     *(
         Refusal(
+            f"conversations {why}",
+            "spec.verification.period",
+            "must be from 30s to 24h, for example 10m",
+            spec(verification={"period": wrong}),
+            spec(verification={"period": right}),
+        )
+        for why, wrong, right in (
+            ("without a pause", "29999ms", "30s"),
+            ("that are as good as none", "24h0m1s", "24h"),
+        )
+    ),
+    *(
+        Refusal(
             f"a drain {why}",
             "spec.scaling.drain.timeout",
             "must be from 5s to 1h, for example 60s",

@@ -167,6 +167,13 @@ SCHEMA_REFUSALS: Final = (
         spec(scaling={"drain": {"timeout": "60s"}}),
     ),
     Refusal(
+        "a period that is a number",
+        "spec.verification.period",
+        'Invalid value: "600": spec.verification.period in body should match',
+        spec(verification={"period": "600"}),
+        spec(verification={"period": "600s"}),
+    ),
+    Refusal(
         "a way back that there is not",
         "spec.transfer.reverse",
         'Unsupported value: "Pull"',

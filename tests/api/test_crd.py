@@ -152,6 +152,7 @@ def test_the_definition_names_what_users_type() -> None:
         ("Ready", 0),
         ("Prefill", 0),
         ("Decode", 0),
+        ("Verified", 0),
         ("Model", 1),
         ("Age", 0),
     ]

@@ -48,6 +48,7 @@ OTHER_VALUES: dict[str, Any] = {
     "crds.keep": False,
     "watch.namespaces": ["team-a"],
     "settings.workers": 8,
+    "settings.conversations": 3,
     "settings.reconcileTimeout": 61,
     "settings.resync": 601,
     "settings.requestTimeout": 31,

@@ -57,7 +57,7 @@ class _Change(NamedTuple):
 
 _PATH = re.compile(
     r"/(?:api|apis)/(?P<version>v1|[a-z0-9.-]+/[a-z0-9]+)(?:/namespaces/(?P<namespace>[^/]+))?"
-    r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+))?(?:/(?P<subresource>status))?"
+    r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+))?(?:/(?P<subresource>status|eviction))?"
 )
 
 Answer = tuple[int, Mapping[str, str], str]
@@ -318,7 +318,16 @@ class FakeApi:
         self._applied[target.key, target.subresource] = deepcopy(body)
         return web.json_response(self._store(target.key, item), status=200 if present else 201)
 
+    def _evict(self, target: _Target, body: Json, present: Json | None) -> web.Response:
+        if present is None:
+            return _failure(404, f"{target.plural} not found")
+        if body["deleteOptions"]["preconditions"]["uid"] != present["metadata"]["uid"]:
+            return _failure(409, "Precondition failed: UID")
+        return web.json_response(self._delete(target.key), status=201)
+
     def _create(self, target: _Target, body: Json, *, dry_run: bool) -> web.Response:
+        if target.subresource == "eviction":
+            return self._evict(target, body, self.objects.get(target.key))
         key = _Key(target.api_version, target.plural, target.namespace, body["metadata"]["name"])
         if key in self.objects:
             return _failure(409, "already exists")

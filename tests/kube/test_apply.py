@@ -13,7 +13,7 @@ from tandem_operator.kube.errors import Conflict, Requeue
 from tandem_operator.kube.news import News
 from tandem_operator.kube.watches import Stream, Watches
 from tandem_operator.metrics import Metrics
-from tandem_operator.plan.types import EventType, ObjectKey, PodPatch
+from tandem_operator.plan.types import EventType, Eviction, ObjectKey, PodPatch
 from tests.kube.fake_api import FakeApi
 from tests.kube.test_client import IMMUTABLE_SET, failure, pod
 
@@ -318,3 +318,24 @@ async def test_a_write_to_a_watched_kind_is_awaited_in_its_watch(
     assert watches.dead() == ["the watch of statefulsets did not tell of a write 11 s ago"]
     watches.heard("statefulsets", "ADDED", (api.get("statefulsets", "qwen-decode") or {})["metadata"])
     assert watches.dead() == []
+
+
+async def test_a_pod_is_evicted_only_while_it_is_the_one_that_was_meant(api: FakeApi, applier: Applier) -> None:
+    uid = api.put("pods", pod("a"))["metadata"]["uid"]
+    await applier.evict(OWNER, [Eviction("a", "another"), Eviction("gone", "any")])
+    assert api.get("pods", "a") is not None
+    await applier.evict(OWNER, [Eviction("a", uid)])
+    assert api.get("pods", "a") is None
+
+
+async def test_an_eviction_that_a_budget_does_not_allow_is_left_for_the_next_look(
+    api: FakeApi, applier: Applier
+) -> None:
+    uid = api.put("pods", pod("a"))["metadata"]["uid"]
+    api.answer(
+        "POST", "/pods/a/eviction", failure(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+    )
+    await applier.evict(OWNER, [Eviction("a", uid)])
+    assert api.get("pods", "a") is not None
+    await applier.evict(OWNER, [Eviction("a", uid)])
+    assert api.get("pods", "a") is None

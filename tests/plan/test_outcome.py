@@ -63,6 +63,8 @@ def test_all_conditions_are_set_from_first_sight() -> None:
         "Progressing": ("True", "RollingOut"),
         "Degraded": ("False", "Healthy"),
         "SpecValid": ("True", "Valid"),
+        "FabricActive": ("Unknown", "FabricNotReported"),
+        "KVTransferVerified": ("Unknown", "NotVerifiedYet"),
         "ScalingLimited": ("False", "AsAsked"),
     }
     assert events(found) == [("RollingOut", False)]
@@ -76,6 +78,8 @@ def test_a_resource_is_ready_when_all_that_it_wants_takes_requests() -> None:
         "Progressing": ("False", "Settled"),
         "Degraded": ("False", "Healthy"),
         "SpecValid": ("True", "Valid"),
+        "FabricActive": ("Unknown", "FabricNotReported"),
+        "KVTransferVerified": ("Unknown", "NotVerifiedYet"),
         "ScalingLimited": ("False", "AsAsked"),
     }
     assert found.again is None
@@ -319,6 +323,8 @@ def test_an_invalid_spec_is_named_and_what_runs_goes_on() -> None:
         "Progressing": ("False", "Invalid"),
         "Degraded": ("True", "Invalid"),
         "SpecValid": ("False", "Invalid"),
+        "FabricActive": ("Unknown", "Invalid"),
+        "KVTransferVerified": ("Unknown", "Invalid"),
         "ScalingLimited": ("False", "Invalid"),
     }
     assert condition(found, ConditionType.SPEC_VALID).message == "spec.decode.podTemplate.spec: must be a map"

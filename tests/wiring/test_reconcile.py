@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,9 @@ from tandem_operator.api.names import (
     REVISION_LABEL,
     ROLE_LABEL,
     SCALER_PLURAL,
+    VERIFICATION_ANNOTATION,
 )
+from tandem_operator.api.status import Reason
 from tandem_operator.kube.apply import Applier
 from tandem_operator.kube.children import Children
 from tandem_operator.kube.client import Client
@@ -29,9 +31,12 @@ from tandem_operator.kube.permissions import RULES, Rule
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.children import KINDS
+from tandem_operator.plan.conversation import Result, Standing
 from tandem_operator.plan.outcome import outcome
 from tandem_operator.plan.plan import plan
+from tandem_operator.plan.target import Target, report_of
 from tandem_operator.plan.types import Observed, Outcome, Plan
+from tandem_operator.plan.verification import Report
 from tandem_operator.wiring.reconcile import Reconciler
 from tests.builders import DEFAULTS, a_node, a_pod, a_ready_pod, a_resource
 from tests.builders.pods import PodBuilder
@@ -41,6 +46,26 @@ from tests.kube.test_client import IMMUTABLE_SET, failure
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 KEY = ResourceKey("models", "qwen")
+
+
+class HeldElsewhere:
+    """Conversations that a test says have been held."""
+
+    def __init__(self) -> None:
+        self.held: list[Report] = []
+        self.targets: tuple[Target, ...] = ()
+
+    def reports(self, _: ResourceKey) -> tuple[Report, ...]:
+        return tuple(self.held)
+
+    def written(self, _: ResourceKey, reports: Sequence[Report]) -> None:
+        self.held = [each for each in self.held if each not in reports]
+
+    def follow(self, _: ResourceKey, targets: Iterable[Target]) -> None:
+        self.targets = tuple(targets)
+
+    def forget(self, _: ResourceKey) -> None:
+        self.targets, self.held = (), []
 
 
 class Bench:
@@ -53,6 +78,7 @@ class Bench:
         self.nodes: Nodes[ResourceKey] = Nodes(client)
         watches = Watches(frozenset(), request_limit=1, echo_limit=1)
         self.news: News[ResourceKey] = News()
+        self.conversations = HeldElsewhere()
         self.applier = Applier(client, metrics, watches, self.news, reporter="replica-1")
         # Nobody tells of what tests change in the API server, so nothing may be remembered, until a test says otherwise.
         self._children = Children(client, self.news, watched_for=0, unwatched_for=0)
@@ -70,7 +96,9 @@ class Bench:
             "now": lambda: NOW,
         }
         observer = Observer(self._client, self.news, changes.pop("children", self._children), self.nodes)
-        return Reconciler(self._client, observer, self.applier, self.metrics, **{**options, **changes})
+        return Reconciler(
+            self._client, observer, self.applier, self.conversations, self.metrics, **{**options, **changes}
+        )
 
     async def reconcile(self, key: ResourceKey = KEY) -> float | None:
         return await self._usual(key)
@@ -360,6 +388,8 @@ async def test_an_unreadable_resource_at_first_sight_has_all_conditions(bench: B
         "Progressing": "Unknown",
         "Degraded": "Unknown",
         "SpecValid": "False",
+        "FabricActive": "Unknown",
+        "KVTransferVerified": "Unknown",
         "ScalingLimited": "Unknown",
     }
 
@@ -520,3 +550,45 @@ def test_the_table_of_rights_is_in_order_and_says_why() -> None:
     assert all(list(rule.verbs) == sorted(set(rule.verbs)) for rule in RULES)
     assert all(rule.why for rule in RULES)
     assert not any("*" in (rule.group, rule.resource, *rule.verbs) for rule in RULES)
+
+
+async def test_what_conversations_have_shown_is_written_to_the_pods_and_told_in_the_same_look(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.run_engines()
+    await bench.reconcile()
+    (target,) = bench.conversations.targets
+    (prefill,) = target.prefills.values()
+    shown = Result(Standing.SHOWN, Reason.VERIFIED)
+    bench.conversations.held = [report_of(target, {str(prefill.engine): shown}, {})]
+    await bench.reconcile()
+    assert bench.condition("KVTransferVerified")["status"] == "True"
+    assert "shown" in (bench.api.get("pods", "qwen-decode-0") or {})["metadata"]["annotations"][VERIFICATION_ANNOTATION]
+    assert bench.conversations.held == []
+    assert bench.conversations.targets[0].settled
+
+
+async def test_what_could_not_be_written_is_kept_for_the_next_look(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.run_engines()
+    await bench.reconcile()
+    (target,) = bench.conversations.targets
+    failed = Result(Standing.FAILED, Reason.WRONG_OUTPUT, "why")
+    bench.conversations.held = [report_of(target, {"": failed}, {})]
+    bench.api.answer("PATCH", "/pods/qwen-decode-0", *[failure(503)] * 4)
+    await bench.reconcile()
+    assert len(bench.conversations.held) == 1
+    await bench.reconcile()
+    assert (bench.conversations.held, bench.condition("KVTransferVerified")["status"]) == ([], "False")
+
+
+async def test_a_resource_that_is_gone_is_conversed_with_no_more(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.run_engines()
+    await bench.reconcile()
+    assert bench.conversations.targets
+    bench.api.remove(PLURAL, "qwen")
+    await bench.reconcile()
+    assert bench.conversations.targets == ()

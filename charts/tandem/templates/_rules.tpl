@@ -13,6 +13,10 @@ repeated. A test compares it with operator/src/tandem_operator/kube/permissions.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, patch, watch]
+# Engines whose pairs keep failing are restarted.
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
 # The key of each exchange. The operator can read no Secret: whether one exists it learns by creating it, in a dry run when
 # it is the user's.
 - apiGroups: [""]

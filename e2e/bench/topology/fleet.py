@@ -96,6 +96,8 @@ def _member(number: int, size: int) -> Member:
             "prefill": {"replicas": prefill},
             "decode": {"replicas": size - prefill},
             "frontDoor": {"podTemplate": on_gpu_nodes},
+            # Nobody answers in simulated pods.
+            "verification": {"enabled": False},
         },
     }
     return Member(manifest, prefill, size - prefill)

@@ -76,3 +76,10 @@ class Metrics:
             ["resource"],
             registry=registry,
         )
+        self.conversations = Counter(
+            "tandem_verifications_total",
+            "What do conversations with decode engines show? The worst of what one says of its pairs "
+            "(shown: KV moves and is right, failed, open: neither)",
+            ["standing"],
+            registry=registry,
+        )

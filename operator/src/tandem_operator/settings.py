@@ -40,6 +40,8 @@ class Settings(BaseSettings):
 
     workers: Annotated[int, Field(ge=1, le=64)] = 4
     """Resources that are reconciled at the same time."""
+    conversations: Annotated[int, Field(ge=1, le=64)] = 4
+    """Conversations with engines, which show that KV moves, that are held at the same time."""
     reconcile_timeout: Annotated[float, Field(gt=0)] = 60.0
     """Seconds that one reconcile may take."""
     resync: Annotated[float, Field(gt=0)] = 600.0

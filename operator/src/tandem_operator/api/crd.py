@@ -109,6 +109,12 @@ RESOURCE: Final = Definition(
             "jsonPath": ".status.decode.ready",
             "description": "Ready decode engines.",
         },
+        {
+            "name": "Verified",
+            "type": "string",
+            "jsonPath": '.status.conditions[?(@.type=="KVTransferVerified")].status',
+            "description": "Whether it was shown that KV moves.",
+        },
         {"name": "Model", "type": "string", "jsonPath": ".spec.model.name", "priority": 1},
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ),

@@ -54,6 +54,8 @@ TOLD_ANNOTATION: Final = "tandem.dev/told-at"
 TELL_AGAIN_ANNOTATION: Final = "tandem.dev/tell-again-at"
 """On engine pods, the operator's own, and only for some seconds: when the pod is to be written once more, for a kubelet that may have
 missed the last change of the peer table. That write takes it away."""
+VERIFICATION_ANNOTATION: Final = "tandem.dev/verification"
+"""On engine pods, the operator's own: over what the engine exchanges, and what conversations have shown of its pairs."""
 CONFIG_HASH_ANNOTATION: Final = "tandem.dev/config-hash"
 """On pod templates: hash of the rendered launch configuration, so that pods follow its changes."""
 

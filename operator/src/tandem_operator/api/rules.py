@@ -17,6 +17,8 @@ LONGEST_DEADLINE: Final = "30m"
 SHORTEST_DRAIN: Final = "5s"
 """The front door needs as long to learn that an engine takes no more turns."""
 LONGEST_DRAIN: Final = "1h"
+SHORTEST_PERIOD: Final = "30s"
+LONGEST_PERIOD: Final = "24h"
 MAX_PEERS: Final = 255
 """Engines that one engine can address: NIXL's libfabric backend numbers them with 8 bits."""
 
@@ -172,6 +174,16 @@ DRAIN_RULES: Final = (
         f" || (duration(self.timeout) >= duration('{SHORTEST_DRAIN}') && duration(self.timeout) <= duration('{LONGEST_DRAIN}'))",
         message=f"must be from {SHORTEST_DRAIN} to {LONGEST_DRAIN}, for example 60s",
         at=".timeout",
+        verdict=Verdict.INVALID,
+    ),
+)
+
+VERIFICATION_RULES: Final = (
+    Rule(
+        holds="!has(self.period)"
+        f" || (duration(self.period) >= duration('{SHORTEST_PERIOD}') && duration(self.period) <= duration('{LONGEST_PERIOD}'))",
+        message=f"must be from {SHORTEST_PERIOD} to {LONGEST_PERIOD}, for example 10m",
+        at=".period",
         verdict=Verdict.INVALID,
     ),
 )

@@ -40,6 +40,7 @@ from tandem_operator.api.values import (
     ResourceClaim,
     ShortText,
 )
+from tandem_operator.api.verification import Verification
 
 
 class HuggingFaceSource(ApiModel):
@@ -294,3 +295,5 @@ class Spec(ApiModel, json_schema_extra=rules(SPEC_RULES)):
     """How many engines there may be, and how they end."""
     rollout: Rollout | None = None
     """How engines follow a change of their configuration."""
+    verification: Verification | None = None
+    """Whether, and how often, it is shown that KV moves."""

@@ -25,6 +25,10 @@ class ConditionType(StrEnum):
     """Something keeps the spec from being reached; the message says what."""
     SPEC_VALID = "SpecValid"
     """The operator can act on the spec."""
+    FABRIC_ACTIVE = "FabricActive"
+    """The engines exchange KV over what the resource asks for: NIXL's backend, libfabric's provider, the devices."""
+    KV_TRANSFER_VERIFIED = "KVTransferVerified"
+    """Conversations with decode engines have shown that KV moves both ways, and that answers are right."""
     SCALING_LIMITED = "ScalingLimited"
     """A role gets another number of engines than was asked for; the message says which bound is in the way. Scalers have it too."""
 
@@ -101,6 +105,49 @@ class Reason(StrEnum):
     RATIO_UNREACHABLE = "RatioUnreachable"
     """No numbers that the other bounds allow keep `scaling.ratio`, so it isn't kept."""
 
+    VERIFIED = "Verified"
+    """In each pair's last conversation KV moved both ways, and the answer was right."""
+    NOT_VERIFIED_YET = "NotVerifiedYet"
+    """No conversation has shown anything yet."""
+    VERIFICATION_OFF = "VerificationOff"
+    """`verification.enabled` is false."""
+    NOT_WITH_NIXL_PULL = "NotWithNixlPull"
+    """Only engines with `Push` say what moved; with `NixlPull` look at vLLM's metrics `vllm:nixl_*`."""
+    KEY_REQUIRED = "KeyRequired"
+    """The engines ask for an API key, which the operator can't read, so it can't converse with them."""
+    CONVERSATION_REFUSED = "ConversationRefused"
+    """An engine refuses the conversation as a wrong request; the message has its words."""
+    INCONCLUSIVE = "Inconclusive"
+    """The last conversations showed nothing for or against."""
+    ENGINE_UNREACHABLE = "EngineUnreachable"
+    """The operator can't reach an engine's HTTP port, or gets no answer from it that it understands."""
+    TIMEOUT = "Timeout"
+    """A conversation wasn't answered in time, or prefill didn't compute in time what decode asked for."""
+    NO_PEER = "NoPeer"
+    """A decode engine has no prefill engine that it could ask, though its peer table names some that are ready."""
+    VERSION_MISMATCH = "VersionMismatch"
+    """An engine refuses its peers because versions or settings differ; its log names the field (`peer_refused`)."""
+    NOTHING_MOVED = "NothingMoved"
+    """KV that should have been written to the other engine was computed there instead."""
+    NOTHING_MOVED_BACK = "NothingMovedBack"
+    """What decode computed did not come back to prefill, which had no room for it, or didn't get it."""
+    WRONG_OUTPUT = "WrongOutput"
+    """An answer made from KV that was moved differs from the one that prefill computes by itself."""
+    FABRIC_AS_ASKED = "FabricAsAsked"
+    """All engines use what the resource asks for."""
+    FABRIC_NOT_REPORTED = "FabricNotReported"
+    """No engine has said yet over what it exchanges."""
+    WRONG_BACKEND = "WrongBackend"
+    """An engine's NIXL has another backend than was asked for."""
+    TCP_FALLBACK = "TcpFallback"
+    """libfabric isn't held to EFA in an engine, and may exchange over TCP."""
+    DEVICES_MISSING = "DevicesMissing"
+    """An engine was given fewer EFA devices than were asked for."""
+    QUARANTINED = "Quarantined"
+    """An engine whose pairs keep failing while others work is out of use, until it is restarted."""
+    RESTARTED = "RestartedFromQuarantine"
+    """The engine's pod was made anew, and has to prove itself."""
+
 
 class ConditionStatus(StrEnum):
     """Kubernetes' three condition statuses."""
@@ -164,6 +211,27 @@ class Revision(ApiModel):
     """Of the engines that follow them, while they do or while `rollout.paused` keeps them from it; else empty."""
 
 
+class Quarantined(ApiModel):
+    """An engine that is out of use, or on trial after that."""
+
+    pod: Annotated[str, Field(max_length=253)]
+    """Name of its pod."""
+    role: Annotated[str, Field(max_length=16)]
+    """`prefill` or `decode`."""
+    uid: Annotated[str, Field(max_length=64)] = ""
+    """The pod that is out of use; empty: it was restarted, and is on trial."""
+    reason: Annotated[str, Field(max_length=1024)]
+    """Why its pairs failed, in one word."""
+    message: Annotated[str, Field(max_length=1024)] = ""
+    """Why, in a sentence."""
+    since: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """From when on."""
+    restarts: Annotated[int, Field(json_schema_extra=INT32)] = 0
+    """How often it was restarted for that."""
+    restart_at: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """When it will be; absent: it is on trial, or was restarted as often as it is."""
+
+
 class Status(ApiModel):
     """What the operator saw and did."""
 
@@ -185,5 +253,13 @@ class Status(ApiModel):
     """Summary of the peer tables."""
     endpoint: Annotated[str, Field(max_length=512)] = ""
     """URL of the OpenAI-compatible API inside the cluster."""
+    quarantined: Annotated[
+        tuple[Quarantined, ...],
+        Field(
+            max_length=600,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["pod"]},
+        ),
+    ] = ()
+    """Engines whose pairs kept failing while others worked."""
     revision: Revision = Revision()
     """Which configuration the engines are of."""

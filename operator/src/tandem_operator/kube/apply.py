@@ -23,7 +23,7 @@ from tandem_operator.kube.ownership import check_ownership
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.children import key_of
-from tandem_operator.plan.types import EventType, Manifest, ObjectKey, PodPatch, Refusal
+from tandem_operator.plan.types import EventType, Eviction, Manifest, ObjectKey, PodPatch, Refusal
 
 _log = structlog.get_logger()
 
@@ -168,6 +168,14 @@ class Applier:
         for error in filter(None, outcomes):
             raise error
         return Patched(results, tuple(refusals))
+
+    async def evict(self, owner: Metadata, pods: Iterable[Eviction]) -> None:
+        """Evict exactly these pods. Those that a PodDisruptionBudget holds are left for the next reconcile."""
+        for each in pods:
+            evicted = await self._client.evict(owner.namespace, each.name, each.uid)
+            if evicted:
+                self._metrics.deletes.labels(POD.kind).inc()
+            _log.info("engine evicted" if evicted else "eviction not allowed yet", engine=each.name)
 
     async def status(self, resource: Manifest, status: Status | ScalerStatus) -> Json | None:
         """Write the status if it is another than the one in `resource` (or scaler), as read; the object as it then is, if so.

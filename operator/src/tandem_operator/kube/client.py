@@ -17,7 +17,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from tandem_operator.api.names import FIELD_MANAGER
 from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, Refused, Requeue
-from tandem_operator.kube.kinds import Kind
+from tandem_operator.kube.kinds import POD, Kind
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.types import Manifest
 
@@ -126,6 +126,23 @@ class Client:
             await self._request("DELETE", kind, kind.path(namespace, name), body=options)
         except (Gone, Conflict):
             return
+
+    async def evict(self, namespace: str, name: str, uid: str) -> bool:
+        """Delete this very pod, if its PodDisruptionBudget allows that now; whether it did, or there was nothing to delete."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        try:
+            # A budget refuses with 429, as does a server that has too much to do: whoever asks comes back later.
+            await self._request("POST", POD, POD.path(namespace, name, "eviction"), body=eviction, patient=False)
+        except (Gone, Conflict):
+            return True
+        except Requeue:
+            return False
+        return True
 
     async def create(
         self, kind: Kind, namespace: str, manifest: Manifest, *, patient: bool = True, dry_run: bool = False

@@ -51,6 +51,7 @@ RULES: Final = (
         ("get", "list", "patch", "watch"),
         "peer tables and routable labels are written to engine pods; `get` is only passed on to the front door's Role",
     ),
+    Rule(Scope.SERVED, "", "pods/eviction", ("create",), "engines whose pairs keep failing are restarted"),
     Rule(
         Scope.SERVED,
         "",

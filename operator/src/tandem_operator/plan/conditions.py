@@ -9,6 +9,7 @@ from typing import Final
 from tandem_connector.contract.types import Role
 from tandem_operator.api.status import Condition, ConditionStatus, ConditionType, Reason, RoleStatus
 from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.finding import Finding
 from tandem_operator.plan.limited import Limitation
 from tandem_operator.plan.progress import Step
 from tandem_operator.plan.resolved import Resolved
@@ -38,17 +39,13 @@ class Facts:
     """Worst first."""
     limitations: Sequence[Limitation]
     """As `troubles`."""
+    fabric: Finding
+    """Over what the engines exchange."""
+    verified: Finding
+    """Whether KV was seen to move."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A condition without its history."""
-
-    status: bool
-    reason: Reason
-    message: str
-
-
+_STATUSES: Final = {True: ConditionStatus.TRUE, False: ConditionStatus.FALSE, None: ConditionStatus.UNKNOWN}
 _INVALID: Final = Finding(False, Reason.INVALID, "nothing is changed until the spec is corrected")
 
 
@@ -61,6 +58,8 @@ def findings(facts: Facts) -> dict[ConditionType, Finding]:
         ConditionType.PROGRESSING: _progressing(facts),
         ConditionType.DEGRADED: _degraded(facts),
         ConditionType.SPEC_VALID: _spec_valid(facts),
+        ConditionType.FABRIC_ACTIVE: facts.fabric,
+        ConditionType.KV_TRANSFER_VERIFIED: facts.verified,
         ConditionType.SCALING_LIMITED: _INVALID if facts.problem else scaling_limited(facts.limitations),
     }
 
@@ -73,7 +72,7 @@ def conditions(
     stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     result = []
     for kind, finding in found.items():
-        status = ConditionStatus.TRUE if finding.status else ConditionStatus.FALSE
+        status = _STATUSES[finding.status]
         last = before.get(kind)
         result.append(
             Condition(

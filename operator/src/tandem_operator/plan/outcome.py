@@ -3,22 +3,37 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from tandem_connector.contract.types import Role
-from tandem_operator.api.status import Condition, ConditionStatus, ConditionType, Reason, Revision, RoleStatus, Status
+from tandem_operator.api.status import (
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    Quarantined,
+    Reason,
+    Revision,
+    RoleStatus,
+    Status,
+)
 from tandem_operator.api.transfer import Protocol
 from tandem_operator.plan.conditions import Facts, conditions, findings
 from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.fabric import fabric_active
+from tandem_operator.plan.finding import Finding
 from tandem_operator.plan.front_door import endpoint
 from tandem_operator.plan.mismatches import mismatches
 from tandem_operator.plan.offers import shortages
 from tandem_operator.plan.pods import EnginePod, engine_pods
 from tandem_operator.plan.progress import next_step, pause, role_status
+from tandem_operator.plan.proof import kv_transfer_verified
+from tandem_operator.plan.quarantine import events_of, held_in, next_restart, quarantined, troubles_of
 from tandem_operator.plan.resolve import protocol_of
-from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.resolved import PushTransfer, Resolved
 from tandem_operator.plan.rollout import Rollout, rollout
 from tandem_operator.plan.scalers import scaler_statuses
+from tandem_operator.plan.targets import targets
 from tandem_operator.plan.telling import next_repetition
 from tandem_operator.plan.topology import summary
 from tandem_operator.plan.troubles import (
@@ -33,6 +48,7 @@ from tandem_operator.plan.types import Defaults, EventType, Observed, Outcome
 from tandem_operator.plan.unfinished import rollout_trouble
 
 AGAIN_AFTER_REFUSAL: Final = timedelta(seconds=30)
+AT_ONCE: Final = timedelta(seconds=0.2)
 AGAIN_WHILE_PROGRESSING: Final = timedelta(seconds=15)
 """Watches report what happens; looking again only covers an event that was lost."""
 
@@ -49,6 +65,8 @@ _BEFORE_ALL: Final = {
     ConditionType.PROGRESSING: (ConditionStatus.FALSE, ""),
     ConditionType.DEGRADED: (ConditionStatus.FALSE, Reason.HEALTHY),
     ConditionType.SPEC_VALID: (ConditionStatus.TRUE, Reason.VALID),
+    ConditionType.FABRIC_ACTIVE: (ConditionStatus.UNKNOWN, Reason.FABRIC_NOT_REPORTED),
+    ConditionType.KV_TRANSFER_VERIFIED: (ConditionStatus.UNKNOWN, Reason.NOT_VERIFIED_YET),
     ConditionType.SCALING_LIMITED: (ConditionStatus.FALSE, Reason.AS_ASKED),
 }
 """What a resource without a status is taken to have been, so that its first sight is no transition by itself."""
@@ -56,12 +74,16 @@ _TOLD_FIRST: Final = (
     ConditionType.SPEC_VALID,
     ConditionType.DEGRADED,
     ConditionType.AVAILABLE,
+    ConditionType.FABRIC_ACTIVE,
+    ConditionType.KV_TRANSFER_VERIFIED,
     ConditionType.SCALING_LIMITED,
     ConditionType.PROGRESSING,
     ConditionType.READY,
 )
 _TOLD_WHEN_TRUE: Final = frozenset({ConditionType.READY, ConditionType.PROGRESSING, ConditionType.SCALING_LIMITED})
 """Their end is told by the others."""
+_TOLD_WHEN_KNOWN: Final = frozenset({ConditionType.FABRIC_ACTIVE, ConditionType.KV_TRANSFER_VERIFIED})
+"""That it can't be told is no news."""
 
 
 def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: InvalidSpec | None = None) -> Outcome:
@@ -80,6 +102,8 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
     revision = course.wanted.name if course else previous.revision.next or previous.revision.current
     roles = {role: role_status(observed, role, pods, revision) for role in Role}
     step = next_step(observed, course, roles) if course else None
+    quarantine = _quarantine(course, previous, pods, now)
+    fabric, verified = _shown(course, [pod for pod in pods if pod.uid not in held_in(quarantine)])
     facts = Facts(
         roles=roles,
         needed=NEEDED_ROLES[protocol_of(observed.resource.spec)],
@@ -88,15 +112,24 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         problem=problem,
         step=step,
         pause=pause(course) if course else None,
-        troubles=worst_first(_troubles(observed, pods, course, problem)),
+        troubles=worst_first(chain(_troubles(observed, pods, course, problem), troubles_of(quarantine))),
         limitations=course.sized.limitations if course else (),
+        fabric=fabric,
+        verified=verified,
     )
-    status = _status(observed, pods, course, facts, now)
+    status = _status(observed, pods, course, facts, now).model_copy(update={"quarantined": quarantine})
     return Outcome(
         status=status,
-        events=tuple(_events(previous.conditions, status.conditions)),
-        again=_again(observed, pods, now, progresses=step is not None, is_carried_out=problem is None),
+        events=(
+            *events_of(previous.quarantined, quarantine),
+            *_events(previous.conditions, status.conditions),
+        ),
+        again=_sooner(
+            _again(observed, pods, now, progresses=step is not None, is_carried_out=problem is None),
+            _until_quarantine(previous.quarantined, quarantine, now),
+        ),
         scalers=scaler_statuses(observed, course.sized, roles, now) if course else {},
+        targets=targets(course.resolved, pods) if course else (),
     )
 
 
@@ -106,7 +139,11 @@ def _again(
     if observed.refusals:
         return AGAIN_AFTER_REFUSAL
     reasons = (AGAIN_WHILE_PROGRESSING if progresses else None, next_repetition(pods, now) if is_carried_out else None)
-    return min(filter(None, reasons), default=None)
+    return _sooner(*reasons)
+
+
+def _sooner(*times: timedelta | None) -> timedelta | None:
+    return min(filter(None, times), default=None)
 
 
 def _status(
@@ -130,6 +167,36 @@ def _revision(course: Rollout) -> Revision:
     if course.left:
         return Revision(current=course.left[-1].name, next=course.target.name)
     return Revision(current=course.target.name, next=course.wanted.name if course.is_held_back else "")
+
+
+def _quarantine(
+    course: Rollout | None, previous: Status, pods: Sequence[EnginePod], now: datetime
+) -> tuple[Quarantined, ...]:
+    if course is None:
+        return previous.quarantined
+    resolved = course.resolved
+    verified = resolved.verifying is not None and isinstance(resolved.transfer, PushTransfer)
+    return quarantined(previous.quarantined, pods, now) if verified else ()
+
+
+def _until_quarantine(
+    previous: Sequence[Quarantined], current: Sequence[Quarantined], now: datetime
+) -> timedelta | None:
+    """When there is something to do about it: at once for whoever has just come into it, or was let go."""
+    if held_in(previous) != held_in(current):
+        return AT_ONCE
+    due = next_restart(current)
+    # An eviction that wasn't allowed is tried again.
+    return max(due - now, AGAIN_WHILE_PROGRESSING) if due else None
+
+
+def _shown(course: Rollout | None, pods: Sequence[EnginePod]) -> tuple[Finding, Finding]:
+    """What the engines of the revision that there are to be show."""
+    if course is None:
+        invalid = Finding(None, Reason.INVALID, "nothing is tried until the spec is corrected")
+        return invalid, invalid
+    present = [pod for pod in pods if pod.revision == course.target.name and not pod.terminating]
+    return fabric_active(course.resolved, present), kv_transfer_verified(course.resolved, present)
 
 
 def _front_door_up(observed: Observed, resolved: Resolved | None) -> bool:
@@ -173,6 +240,8 @@ def _events(previous: Sequence[Condition], current: Sequence[Condition]) -> Iter
         warns = _warns(kind, condition)
         if kind in _TOLD_WHEN_TRUE and condition.status is not ConditionStatus.TRUE:
             continue
+        if kind in _TOLD_WHEN_KNOWN and condition.status is ConditionStatus.UNKNOWN:
+            continue
         worse = warns and kind is not ConditionType.AVAILABLE and condition.reason != last_reason
         if (turned or worse) and condition.reason not in told:
             told.add(condition.reason)
@@ -186,6 +255,8 @@ def _warns(kind: ConditionType, condition: Condition) -> bool:
             return is_true
         case ConditionType.AVAILABLE:
             return not is_true
+        case ConditionType.FABRIC_ACTIVE | ConditionType.KV_TRANSFER_VERIFIED:
+            return condition.status is ConditionStatus.FALSE
         case ConditionType.SPEC_VALID:
             return condition.reason != Reason.VALID
         case ConditionType.READY | ConditionType.PROGRESSING | ConditionType.SCALING_LIMITED:

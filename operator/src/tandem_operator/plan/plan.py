@@ -11,6 +11,7 @@ from tandem_operator.plan.engines import config_map, stateful_set
 from tandem_operator.plan.front_door import front_door
 from tandem_operator.plan.keys import wanted_key
 from tandem_operator.plan.pods import EnginePod, engine_pods
+from tandem_operator.plan.quarantine import to_restart
 from tandem_operator.plan.revision import Revision
 from tandem_operator.plan.revisions import record
 from tandem_operator.plan.rollout import Rollout, rollout
@@ -18,7 +19,7 @@ from tandem_operator.plan.scalers import new_scalers, scalers
 from tandem_operator.plan.services import headless_service
 from tandem_operator.plan.sets import is_observed, name_of_set
 from tandem_operator.plan.topology import pod_patches
-from tandem_operator.plan.types import Defaults, Manifest, ObjectKey, Observed, Plan, WantedKey
+from tandem_operator.plan.types import Defaults, Eviction, Manifest, ObjectKey, Observed, Plan, WantedKey
 
 
 def plan(observed: Observed, defaults: Defaults) -> Plan:
@@ -49,7 +50,14 @@ def plan(observed: Observed, defaults: Defaults) -> Plan:
         pod_patches=pod_patches(observed, pods, course),
         key=_key(pods, course),
         new=new_scalers(observed, course),
+        evictions=_evictions(observed, pods),
     )
+
+
+def _evictions(observed: Observed, pods: Sequence[EnginePod]) -> tuple[Eviction, ...]:
+    status = observed.resource.status
+    due = to_restart(status.quarantined, pods, observed.at) if status else ()
+    return tuple(Eviction(pod.name, pod.uid) for pod in due)
 
 
 def _revisions(course: Rollout) -> Iterator[Manifest]:

@@ -22,14 +22,22 @@ from tandem_operator.api.names import (
     TELL_AGAIN_ANNOTATION,
     TENSOR_LABEL,
     TOLD_ANNOTATION,
+    VERIFICATION_ANNOTATION,
     ZONE_LABEL,
 )
 from tandem_operator.plan.revision import ENGINE_CONTAINER, side_channel_port
 from tandem_operator.plan.types import Manifest, Observed
+from tandem_operator.plan.verification import Record
 
 _HASH_LABEL = "controller-revision-hash"
 """Set by the StatefulSet controller."""
-_OWN_ANNOTATIONS = (PEERS_ANNOTATION, FORMER_PEERS_ANNOTATION, TOLD_ANNOTATION, TELL_AGAIN_ANNOTATION)
+_OWN_ANNOTATIONS = (
+    PEERS_ANNOTATION,
+    FORMER_PEERS_ANNOTATION,
+    TOLD_ANNOTATION,
+    TELL_AGAIN_ANNOTATION,
+    VERIFICATION_ANNOTATION,
+)
 _HIGHEST_GENERATION = 2**53
 """Above it not every JSON reader is exact: such a table wasn't made here, and must not set the pace."""
 
@@ -56,7 +64,7 @@ class EnginePod:
     """Its engine is of a configuration with `Push`, whatever the resource says now."""
     labelled_routable: bool
     annotations: Mapping[str, str]
-    """Those that tell of its peers, and when it was told of them, as they are now."""
+    """Those that tell of its peers, when it was told of them, and what is known of it, as they are now."""
     network: Network
     """As far as its node is known."""
     node_closed: bool
@@ -72,6 +80,11 @@ class EnginePod:
         except ValidationError:
             return None
         return table if 0 <= table.generation <= _HIGHEST_GENERATION else None
+
+    @cached_property
+    def record(self) -> Record | None:
+        """What its annotation says of the process that runs now; None when it says nothing."""
+        return Record.read(self.annotations.get(VERIFICATION_ANNOTATION), self.peer.engine if self.peer else None)
 
     @property
     def former_peers(self) -> Mapping[str, str | None]:

@@ -15,7 +15,14 @@ from tandem_operator.api.names import INSTANCE_TYPE_LABEL, MAX_NAME_LENGTH
 from tandem_operator.api.network import EngineNetwork
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.api.rollout import Rollout
-from tandem_operator.api.rules import DEFAULT_PROTOCOL, LONGEST_DEADLINE, MAX_PEERS, ONLY_WITH_PUSH
+from tandem_operator.api.rules import (
+    DEFAULT_PROTOCOL,
+    LONGEST_DEADLINE,
+    LONGEST_PERIOD,
+    MAX_PEERS,
+    ONLY_WITH_PUSH,
+    SHORTEST_PERIOD,
+)
 from tandem_operator.api.scaling import Autoscaling, Drain, Scaling
 from tandem_operator.api.scaling_rules import MAX_REPLICAS
 from tandem_operator.api.spec import (
@@ -35,6 +42,7 @@ from tandem_operator.api.spec import (
 )
 from tandem_operator.api.transfer import Backend, Protocol, Transfer
 from tandem_operator.api.values import percent_of, seconds_of
+from tandem_operator.api.verification import Verification
 from tandem_operator.plan.access import engine_access
 from tandem_operator.plan.devices import Wanted, check_resources, devices_of, usual_requests
 from tandem_operator.plan.ending import ending
@@ -49,6 +57,7 @@ from tandem_operator.plan.resolved import (
     Pool,
     PushTransfer,
     Resolved,
+    Verifying,
     Wiring,
 )
 from tandem_operator.plan.sizing import ratio_of, sizing_of
@@ -58,6 +67,7 @@ PEERS_PER_DECODE: Final = 4
 
 ABOVE_TOKENS: Final = 256
 PATIENCE_SECONDS: Final = 20.0
+PERIOD_SECONDS: Final = 600.0
 LANDING_SHARE: Final = 0.25
 MIN_BLOCKS: Final = 4
 """Of the exchange; the same as the connector's own, which a test compares."""
@@ -102,6 +112,7 @@ def resolve(resource: DisaggregatedInference, defaults: Defaults) -> Resolved:
         front_door=_gateway(spec.front_door or FrontDoor(), defaults),
         place=_place(spec.placement or Placement(), profile, pools),
         network=engine_access(spec.network_policy or EngineNetwork(), defaults),
+        verifying=_verifying(spec.verification or Verification()),
         connector_image=defaults.connector_image,
     )
 
@@ -143,6 +154,15 @@ def _wiring(spec: Spec) -> Wiring:
             " that one can address; ask for fewer",
         )
     return Wiring(peers_per_decode=transfer.peers_per_decode or PEERS_PER_DECODE, migrate=drain.migrate is not False)
+
+
+def _verifying(given: Verification) -> Verifying | None:
+    period = PERIOD_SECONDS if given.period is None else seconds_of(given.period)
+    if not seconds_of(SHORTEST_PERIOD) <= period <= seconds_of(LONGEST_PERIOD):
+        raise InvalidSpec(
+            "spec.verification.period", f"must be from {SHORTEST_PERIOD} to {LONGEST_PERIOD}, for example 10m"
+        )
+    return None if given.enabled is False else Verifying(period)
 
 
 def _drain_of(spec: Spec) -> Drain:

@@ -179,6 +179,14 @@ class EngineAccess:
 
 
 @dataclass(frozen=True)
+class Verifying:
+    """How it is shown that KV moves."""
+
+    period: float
+    """Seconds."""
+
+
+@dataclass(frozen=True)
 class Place:
     """Where engine pods may run."""
 
@@ -218,6 +226,8 @@ class Resolved:
     front_door: Gateway
     place: Place
     network: EngineAccess
+    verifying: Verifying | None
+    """None: it isn't."""
     connector_image: str
 
     @property

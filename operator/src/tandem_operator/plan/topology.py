@@ -12,21 +12,23 @@ change with each process; with `Push` the process that answers at the address te
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 
-from tandem_connector.contract.peers import Drain
+from tandem_connector.contract.peers import Drain, Peer
 from tandem_connector.contract.types import EngineId, EngineState, Generation, Role, pod_of
-from tandem_operator.api.names import ROUTABLE_LABEL
+from tandem_operator.api.names import ROUTABLE_LABEL, VERIFICATION_ANNOTATION
 from tandem_operator.api.status import Topology
 from tandem_operator.plan.heirs import heirs
 from tandem_operator.plan.pairing import pairing
 from tandem_operator.plan.pairs import Engine, Pair, Standing
 from tandem_operator.plan.pods import EnginePod, living
 from tandem_operator.plan.proven import is_proven
+from tandem_operator.plan.quarantine import held_in
 from tandem_operator.plan.rollout import Rollout
 from tandem_operator.plan.tables import Told, peer_annotations
 from tandem_operator.plan.types import Observed, PodPatch
+from tandem_operator.plan.verification import Report, updated
 
 
 def pod_patches(observed: Observed, everyone: Sequence[EnginePod], course: Rollout) -> tuple[PodPatch, ...]:
@@ -39,10 +41,12 @@ def pod_patches(observed: Observed, everyone: Sequence[EnginePod], course: Rollo
     """
     resolved = course.resolved
     pods = {pod.uid: pod for pod in everyone if not pod.is_over}
+    held = held_in(observed.resource.status.quarantined) if observed.resource.status else frozenset()
+    used = {uid: pod for uid, pod in pods.items() if uid not in held}
     kinds = _kinds(tuple(pods.values()), single_zone=resolved.place.single_zone)
-    peers = _peers(pods, kinds, resolved.wiring.peers_per_decode)
-    heir_of = heirs(pods, kinds, peers) if resolved.wiring.migrate else {}
-    known = _with_heirs(peers, heir_of)
+    peers = _peers(used, kinds, resolved.wiring.peers_per_decode)
+    heir_of = heirs(used, kinds, peers) if resolved.wiring.migrate else {}
+    known = {**dict.fromkeys(held, frozenset()), **_with_heirs(peers, heir_of)}
     alive = living(observed)
     following = Generation(newest_generation(observed, everyone) + 1)
     patches = []
@@ -50,7 +54,8 @@ def pod_patches(observed: Observed, everyone: Sequence[EnginePod], course: Rollo
         listed = tuple(peer for other in sorted(known[uid]) if (peer := pods[other].peer))
         heir = _engine_of(pods.get(heir_of.get(uid, "")))
         annotations = peer_annotations(pod, Told(listed, _drain(pod, heir), heir), alive, following, observed.at)
-        routable = is_proven(pod) and pod.revision in course.open and _has_its_ranks(pod, course)
+        annotations |= _verification(pod, listed, observed.reports)
+        routable = uid in used and is_proven(pod) and pod.revision in course.open and _has_its_ranks(pod, course)
         if annotations != pod.annotations or routable != pod.labelled_routable:
             labels = {ROUTABLE_LABEL: "true"} if routable else {}
             patches.append(PodPatch(name=pod.name, uid=uid, labels=labels, annotations=annotations))
@@ -157,6 +162,14 @@ def _with_heirs(peers: Mapping[str, Set[str]], heir_of: Mapping[str, str]) -> di
         known[uid].add(heir)
         known[heir].add(uid)
     return known
+
+
+def _verification(pod: EnginePod, listed: Iterable[Peer], reports: Sequence[Report]) -> dict[str, str]:
+    """What is known of it, as an annotation."""
+    if pod.peer is None:
+        return {}
+    record = updated(pod.record, pod.uid, pod.peer.engine, (peer.engine for peer in listed), reports)
+    return {VERIFICATION_ANNOTATION: record.to_annotation()} if record else {}
 
 
 def _engine_of(pod: EnginePod | None) -> EngineId | None:

@@ -114,6 +114,7 @@ def worst_first(troubles: Iterator[Trouble]) -> list[Trouble]:
         Reason.ENGINE_VERSIONS_DIFFER,
         Reason.ZONES_DIFFER,
         Reason.POD_FAILING,
+        Reason.QUARANTINED,
         Reason.FRONT_DOOR_FAILING,
         Reason.DEVICE_PLUGIN_MISSING,
         Reason.DEVICES_NOT_OFFERED,

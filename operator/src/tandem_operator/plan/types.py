@@ -10,6 +10,8 @@ from tandem_connector.contract.types import Role
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.api.scaler import ScalerStatus
 from tandem_operator.api.status import Status
+from tandem_operator.plan.target import Target
+from tandem_operator.plan.verification import Report
 
 Manifest = Mapping[str, Any]
 """A Kubernetes object as JSON. Never changed in place."""
@@ -73,6 +75,8 @@ class Observed:
     """All children with the resource's label and an owner reference to it."""
     pods: tuple[Manifest, ...] = ()
     """All engine pods with the resource's label that its sets control."""
+    reports: tuple[Report, ...] = ()
+    """What conversations with its engines have brought since its last reconcile."""
     strangers: frozenset[str] = frozenset()
     """UIDs of pods with the label of the resource's engines that no set of it controls (yet, or any more), and that haven't ended."""
     nodes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -99,6 +103,13 @@ class PodPatch:
     annotations: Mapping[str, str]
 
 
+class Eviction(NamedTuple):
+    """A pod to be evicted, if it still is this one."""
+
+    name: str
+    uid: str
+
+
 class EventType(NamedTuple):
     """Reason and severity of an Event on the resource."""
 
@@ -121,6 +132,8 @@ class Plan:
     """The Secret that engines which are still to start need; None when there are none."""
     new: tuple[Manifest, ...] = ()
     """Children of `objects` as they are made, where there are none: with fields that are left to others from then on."""
+    evictions: tuple[Eviction, ...] = ()
+    """Pods of engines that are to be restarted."""
 
 
 @dataclass(frozen=True)
@@ -133,3 +146,5 @@ class Outcome:
     """When to look again without being told; None: at the next resync."""
     scalers: Mapping[Role, ScalerStatus] = field(default_factory=dict)
     """Status of the scalers that exist."""
+    targets: tuple[Target, ...] = ()
+    """The decode engines to converse with from now on."""

@@ -33,6 +33,8 @@ from tandem_operator.plan.outcome import outcome
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.types import Defaults
 from tandem_operator.settings import Settings
+from tandem_operator.wiring.conversing import Conversations
+from tandem_operator.wiring.engine_client import EngineClient, engine_session
 from tandem_operator.wiring.health import Health
 from tandem_operator.wiring.http import serving
 from tandem_operator.wiring.reconcile import Reconciler
@@ -41,6 +43,8 @@ from tandem_operator.wiring.watching import expected_streams, watch
 
 _log = structlog.get_logger()
 
+_REPORTS_TOGETHER = 1.0
+"""Seconds within which reports of one resource's engines are written together."""
 _CRD_POLL = 5.0
 """Seconds between two looks for the CRDs."""
 
@@ -54,7 +58,10 @@ async def run(settings: Settings) -> None:
     """
     metrics = Metrics(_process_metrics())
     access = await find_access(settings.kubeconfig)
-    async with Client(access.configuration, metrics, timeout=settings.request_timeout) as client:
+    async with (
+        Client(access.configuration, metrics, timeout=settings.request_timeout) as client,
+        engine_session() as session,
+    ):
         watches = Watches(
             expected_streams(settings.namespaces),
             request_limit=settings.watch_timeout + settings.watch_grace,
@@ -64,10 +71,17 @@ async def run(settings: Settings) -> None:
         nodes: Nodes[ResourceKey] = Nodes(client)
         news: News[ResourceKey] = News()
         triggers = Triggers(queue, news, nodes, watches, metrics)
+        conversations = Conversations(
+            EngineClient(session),
+            metrics,
+            at_once=settings.conversations,
+            on_report=lambda key: queue.add_after(key, _REPORTS_TOGETHER),
+        )
         reconciler = Reconciler(
             client,
             Observer(client, news, Children(client, news), nodes),
             Applier(client, metrics, watches, news, settings.identity),
+            conversations,
             metrics,
             defaults=Defaults(
                 front_door_image=settings.front_door_image,
@@ -91,9 +105,13 @@ async def run(settings: Settings) -> None:
 
         async def lead() -> None:
             triggers.all()
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(settings.workers):
-                    workers.create_task(queue.work(reconciler))
+            try:
+                async with asyncio.TaskGroup() as workers:
+                    for _ in range(settings.workers):
+                        workers.create_task(queue.work(reconciler))
+            finally:
+                # Whoever leads now holds them.
+                conversations.stop()
 
         health = Health(watches, queue, elector, longest_reconcile=2 * settings.reconcile_timeout)
         stop, stop_watching, watching = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -22,7 +22,9 @@ from tandem_operator.kube.observe import Observer, ResourceKey, Surroundings, af
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.children import key_of
 from tandem_operator.plan.errors import InvalidSpec
+from tandem_operator.plan.target import Target
 from tandem_operator.plan.types import Defaults, Observed, Outcome, Plan
+from tandem_operator.plan.verification import Report
 from tandem_operator.wiring.unreadable import unreadable_status
 
 _log = structlog.get_logger()
@@ -47,6 +49,26 @@ class Reporter(Protocol):
         """What to report, and when to look again."""
 
 
+class Conversing(Protocol):
+    """`tandem_operator.wiring.conversing.Conversations`."""
+
+    def reports(self, key: ResourceKey) -> tuple[Report, ...]:
+        """What was shown of a resource, and isn't written yet."""
+        ...
+
+    def written(self, key: ResourceKey, reports: Sequence[Report]) -> None:
+        """These need not be told again."""
+        ...
+
+    def follow(self, key: ResourceKey, targets: Iterable[Target]) -> None:
+        """Converse with these from now on."""
+        ...
+
+    def forget(self, key: ResourceKey) -> None:
+        """The resource is gone."""
+        ...
+
+
 class Reconciler:
     """Reconciles resources, any number at a time, each by one caller at a time.
 
@@ -54,6 +76,7 @@ class Reconciler:
         client: the connection.
         observer: reads.
         applier: writes.
+        conversations: shows that KV moves.
         metrics: gets durations and failures.
         defaults: what the installation decides.
         plan: decides what is wanted.
@@ -69,6 +92,7 @@ class Reconciler:
         client: Client,
         observer: Observer,
         applier: Applier,
+        conversations: Conversing,
         metrics: Metrics,
         *,
         defaults: Defaults,
@@ -82,6 +106,7 @@ class Reconciler:
         self._client = client
         self._observer = observer
         self._applier = applier
+        self._conversations = conversations
         self._metrics = metrics
         self._defaults = defaults
         self._plan = plan
@@ -126,6 +151,8 @@ class Reconciler:
             await self._report_unreadable(stored, error)
             return self._next_resync()
         surroundings = await self._observer.surroundings(resource, self._now())
+        reports = self._conversations.reports(key)
+        surroundings = replace(surroundings, observed=replace(surroundings.observed, reports=reports))
         observed, problem = surroundings.observed, None
         try:
             plan = self._plan(observed, self._defaults)
@@ -133,7 +160,9 @@ class Reconciler:
             problem = error
         else:
             observed = await self._carry_out(key, plan, surroundings)
+            self._conversations.written(key, reports)
         outcome = self._outcome(observed, self._defaults, self._now(), problem)
+        self._conversations.follow(key, outcome.targets)
         try:
             if await self._applier.status(stored, outcome.status):
                 _log.info("status written", generation=resource.metadata.generation)
@@ -155,6 +184,7 @@ class Reconciler:
         self._observer.children.changed(key, applied.live, plan.obsolete)
         pods = {pod["metadata"]["name"]: pod for pod in observed.pods}
         patched: Patched = await self._applier.pods(owner, plan.pod_patches, pods)
+        await self._applier.evict(owner, plan.evictions)
         changed = after(observed, applied, patched, plan.obsolete)
         return replace(
             changed,
@@ -186,9 +216,11 @@ class Reconciler:
         if former is not None and former != uid:
             self._applier.forget(former)
             self._observer.forget(key)
+            self._conversations.forget(key)
         if uid is None:
             self._uids.pop(key, None)
             self._observer.forget(key)
+            self._conversations.forget(key)
         else:
             self._uids[key] = uid
 

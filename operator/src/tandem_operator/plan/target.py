@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A decode engine to converse with: when the next conversation is due, and what one has brought."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tandem_connector.contract.types import EngineId, pod_of
+from tandem_operator.plan.conversation import Course, Result, Results, Standing
+from tandem_operator.plan.verification import ENOUGH_FAILURES, Fabric, PairRecord, Report
+
+SOON_SECONDS: Final = 20.0
+"""Between two conversations with an engine of which a pair hasn't shown anything, or has failed. Decode leaves a prefill engine that
+failed alone for 10 s, and asks it again after that."""
+SOON_TRIES: Final = 24
+"""Conversations in succession that come so soon. Which prefill engine is asked is decode's choice, as good as at random: with four,
+24 leave out one of them once in a thousand times."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an engine answers HTTP."""
+
+    engine: EngineId
+    """As peer tables name it."""
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """A decode engine, and what of it is known."""
+
+    pod: str
+    """Its pod's UID."""
+    place: Place
+    ranks: int
+    """Its data-parallel ranks."""
+    prefills: Mapping[str, Place]
+    """The prefill engines that it is told to be ready, by their pods' UIDs."""
+    model: str
+    course: Course
+    period: float
+    """Seconds from one conversation to the next, when all is well."""
+    settled: bool
+    """Conversations have shown of all its pairs what they can."""
+    pairs: Mapping[str, PairRecord]
+    """What is known of its pairs: by the prefill engine, as peer tables name it; `""`: of it by itself."""
+    fabrics: Mapping[str, Fabric]
+    """Over what it and its prefill engines exchange, by their pods' UIDs, as far as they have said."""
+
+
+def next_after(target: Target, tries: int) -> float:
+    """Seconds from the end of one conversation to the next one, after so many that have come soon after each other."""
+    return target.period if target.settled or tries >= SOON_TRIES else min(SOON_SECONDS, target.period)
+
+
+def report_of(target: Target, results: Results, fabrics: Mapping[str, Fabric]) -> Report:
+    """What a conversation has brought, with the names that peer tables have.
+
+    Engines name themselves otherwise than tables do; both begin with the pod's UID. Whoever isn't among the target's peers is
+    left out: what an engine says is only believed of those that it was told of.
+    """
+    engines = {target.pod: target.place.engine, **{uid: place.engine for uid, place in target.prefills.items()}}
+    named = {}
+    for engine, result in results.items():
+        uid = pod_of(EngineId(engine))
+        if engine == "":
+            named[""] = result
+        elif uid in target.prefills:
+            named[str(target.prefills[uid].engine)] = result
+    return Report(engines=engines, decode=target.pod, results=named, fabrics=fabrics)
+
+
+def is_news(target: Target, report: Report) -> bool:
+    """Whether a report says anything that isn't known of the target."""
+    if "" in target.pairs and "" not in report.results:
+        return True
+    if any(target.fabrics.get(uid) != fabric for uid, fabric in report.fabrics.items()):
+        return True
+    return not all(_is_known(target.pairs.get(peer), result) for peer, result in report.results.items())
+
+
+def _is_known(record: PairRecord | None, result: Result) -> bool:
+    if record is None or (record.standing, record.reason) != (result.standing, result.reason):
+        return False
+    return result.standing is not Standing.FAILED or record.failures >= ENOUGH_FAILURES
