@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 from kubernetes import client, config
 
@@ -16,6 +16,7 @@ from e2e.suite.refusals import BASE
 from tandem_operator.api import names
 from tandem_operator.api.crd import RESOURCE
 from tandem_operator.api.resource import DisaggregatedInference
+from tandem_operator.kube.client import APPLY_PATCH, as_yaml
 from tandem_operator.kube.kinds import kind_of
 from tandem_operator.plan.children import key_of
 from tandem_operator.plan.plan import plan
@@ -96,13 +97,14 @@ class RefusedError(Exception):
 
 
 def _dry(api: client.ApiClient, method: str, path: str, body: Manifest, **query: str) -> None:
-    content_type = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+    """Creates or applies, as the operator writes it."""
+    is_apply = method == "PATCH"
     request = api.param_serialize(
         method,
         path,
         query_params=[("dryRun", "All"), *query.items()],
-        header_params={"Content-Type": content_type, "Accept": "application/json"},
-        body=dict(body),
+        header_params={"Content-Type": APPLY_PATCH if is_apply else "application/json", "Accept": "application/json"},
+        body=as_yaml(body) if is_apply else dict(body),
     )
     response = api.call_api(*request)
     answer = response.read().decode()  # type: ignore[no-untyped-call]
@@ -113,6 +115,12 @@ def _dry(api: client.ApiClient, method: str, path: str, body: Manifest, **query:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(spec=specs())
+@example(
+    spec={
+        **BASE["spec"],
+        "decode": {"parallelism": {"tensor": 8}, "args": ["--x=\N{HUGGING FACE}\x7f\x85\u2028\ufeff"]},
+    }
+)
 def test_a_resource_is_refused_or_all_that_is_made_of_it_is_taken(api: client.ApiClient, spec: dict[str, Any]) -> None:
     body = {**BASE, "spec": spec}
     collection = f"/apis/{names.API_VERSION}/namespaces/default/{names.PLURAL}"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from hypothesis import given
+from hypothesis import strategies as st
 from kubernetes.aio.client import Configuration
 from prometheus_client import CollectorRegistry
 
-from tandem_operator.kube.client import Client
+from tandem_operator.kube.client import APPLY_PATCH, Client, as_yaml
 from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, KubeError, Refused, Requeue
 from tandem_operator.kube.kinds import DEPLOYMENT, NODE, POD, RESOURCE, STATEFUL_SET
 from tandem_operator.metrics import Metrics
@@ -172,7 +175,35 @@ async def test_apply_is_server_side_by_the_manager_tandem_with_force(api: FakeAp
 
     api._dispatch = note  # type: ignore[method-assign]
     await client.apply(POD, pod())
-    assert seen == [({"fieldManager": "tandem", "force": "true"}, "application/apply-patch+yaml")]
+    assert seen == [({"fieldManager": "tandem", "force": "true"}, APPLY_PATCH)]
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_what_is_applied_is_the_same_in_yaml_and_in_json(text: str) -> None:
+    written = as_yaml({text: [text]})
+    assert json.loads(written) == {text: [text]}
+    assert not re.search(r"(?<!\\)(\\\\)*\\ud[89ab]", written), "YAML knows no pairs of escapes"
+    assert not re.search("[\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]", written)
+
+
+async def test_an_apply_carries_characters_beyond_16_bits_as_they_are() -> None:
+    bodies: list[tuple[str, bytes]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        bodies.append((request.headers["Content-Type"], await request.read()))
+        return web.json_response({})
+
+    application = web.Application()
+    application.router.add_patch("/{path:.*}", answer)
+    async with (
+        TestServer(application) as server,
+        Client(Configuration(host=str(server.make_url(""))), Metrics(CollectorRegistry())) as client,
+    ):
+        await client.apply(POD, pod(annotations={"a": "\N{HUGGING FACE}\x85"}))
+
+    [(content_type, body)] = bodies
+    assert content_type.startswith("application/apply-patch+yaml")
+    assert "\N{HUGGING FACE}\\u0085".encode() in body
 
 
 async def test_apply_with_a_uid_makes_no_object_and_changes_no_other(api: FakeApi, client: Client) -> None:

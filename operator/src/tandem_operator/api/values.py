@@ -24,7 +24,7 @@ DeviceName = Annotated[
     Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,60}[A-Za-z0-9])?$"),
 ]
 """Of a device plugin's resource, as `nvidia.com/gpu`."""
-Image = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\s]+$")]
+Image = Annotated[str, Field(min_length=1, max_length=1024, pattern="^[!-~]+$")]
 ShortText = Annotated[str, Field(min_length=1, max_length=1024)]
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
 Labels = Annotated[dict[str, LabelValue], Field(max_length=32)]
