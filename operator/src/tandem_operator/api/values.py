@@ -66,7 +66,7 @@ ResourceClaim = Annotated[
                     "maxLength": 63,
                 },
                 "resourceClaimName": {
-                    "description": "A ResourceClaim, whose devices all engines of the role then share.",
+                    "description": "A ResourceClaim, whose devices all engines then share.",
                     "type": "string",
                     "maxLength": 253,
                 },
