@@ -35,7 +35,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--engines", type=int, default=1_000, help="of all resources together")
     parser.add_argument("--rounds", type=int, default=120, help="of changes; each is two or three changes")
     parser.add_argument("--nodes", type=int, default=10, help="that get lost")
-    parser.add_argument("--reads", type=int, default=60, help="rounds of changes that are read on a real node, as root")
+    parser.add_argument("--reads", type=int, default=30, help="rounds of changes that are read on a real node, as root")
     parser.add_argument("--only", choices=("fleet", "node"), help="the simulated engines, or those of the real node")
     parser.add_argument("--alone", action="store_true", help="without LeaderWorkerSet's DisaggregatedSets")
     parser.add_argument("--small", action="store_true", help="few of everything: does it all work?")

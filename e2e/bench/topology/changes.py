@@ -15,7 +15,7 @@ from e2e.cluster.local.simulated import KEPT_AS_IT_IS
 from tandem_connector.contract.types import EngineState
 
 PAUSE = 0.2
-"""Seconds between two changes of one driver, in which the operator comes to rest."""
+"""Seconds between two changes of one driver, in which the operator comes to rest; unless told otherwise."""
 _LOOKED_EVERY = 0.01
 _LONGEST = 60.0
 _SAID_EVERY = 25
@@ -30,15 +30,23 @@ class Changer:
         pods: as they are seen.
         may_change: which pods.
         seed: of the choice of pods.
+        pause: seconds between two changes of one driver.
     """
 
     def __init__(
-        self, api: Api, pods: Pods, may_change: Callable[[Sight], bool] = lambda _: True, seed: int = 0
+        self,
+        api: Api,
+        pods: Pods,
+        may_change: Callable[[Sight], bool] = lambda _: True,
+        *,
+        seed: int = 0,
+        pause: float = PAUSE,
     ) -> None:
         self._api = api
         self._pods = pods
         self._may_change = may_change
         self._random = random.Random(seed)
+        self._pause = pause
         self._busy: set[str] = set()
 
     async def make(self, rounds: int, *, at_once: int, deletions: bool = True) -> None:
@@ -76,7 +84,7 @@ class Changer:
         for ready in (False, True):
             await self._set_ready(pod.uid, ready)
             await self._until(f"{resource} to tell of a pod: {ready}", partial(self._is_told, pod, ready))
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(self._pause)
 
     async def _delete(self, resource: str) -> None:
         pods = self._all(resource)
@@ -87,7 +95,7 @@ class Changer:
             f"{resource} to have a pod back",
             lambda: metadata["uid"] not in self._pods.manifests and self._is_at_rest(resource, len(pods)),
         )
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(self._pause)
 
     async def _lose(self, node: str) -> None:
         path = f"/api/v1/nodes/{node}"
@@ -99,7 +107,7 @@ class Changer:
         condition = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "made so"}
         await self._api.request("PATCH", f"{path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
         await self._until(f"{node} to be told as lost", lambda: self._is_lost(node))
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(self._pause)
         await self._annotate(path, None)
 
         async def revive() -> None:

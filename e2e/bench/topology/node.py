@@ -14,7 +14,7 @@ from typing import Any
 from e2e.bench.figure import figure
 from e2e.bench.topology import pods
 from e2e.bench.topology.api import Api
-from e2e.bench.topology.changes import Changer
+from e2e.bench.topology.changes import PAUSE, Changer
 from e2e.bench.topology.numbers import percentile
 from e2e.bench.topology.reads import LATE, Read, Reading, readings, reads
 from e2e.bench.topology.tables import Sight
@@ -35,6 +35,9 @@ _NAME = "readers"
 _READERS = 3
 _CHANGED = 4
 _UP_WITHIN = 120.0
+_APART = 2.0
+"""Seconds between two changes that have nothing to do with each other. A kubelet that has just looked at a pod looks at it again only
+after its next list of all containers, which it makes every second (pkg/kubelet/pod_workers.go, `GetNewerThan`)."""
 _READS = "/reads"
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin")
 """What Python needs of this machine in a pod whose image has next to nothing."""
@@ -45,7 +48,7 @@ def run(rounds: int, settings: dict[str, str]) -> None:
     """Make so many rounds of changes and print figures.
 
     Args:
-        rounds: each of two or three changes.
+        rounds: each of two or three changes: so many that are apart, and so many in quick succession.
         settings: of the operator.
 
     Raises:
@@ -71,10 +74,12 @@ async def _measure(cluster: LocalCluster, folder: Path, rounds: int, settings: d
         kubectl.apply(resource(folder / "reads"))
         wait_until_ready(kubectl, _NAME, _UP_WITHIN)
         async with Api(cluster.kubeconfig) as api, pods.watched(api) as seen:
-            seen.matching.told.clear()
-            await Changer(api, seen, _is_simulated).make(rounds, at_once=1)
-            await _until_read(seen, folder / "reads")
-            _print(readings(seen.matching.told, reads(folder / "reads")))
+            for name, pause, deletions in (("changed", _APART, False), ("changed_again", PAUSE, True)):
+                await asyncio.sleep(_APART)
+                seen.matching.told.clear()
+                await Changer(api, seen, _is_simulated, pause=pause).make(rounds, at_once=1, deletions=deletions)
+                await _until_read(seen, folder / "reads")
+                _print(name, readings(seen.matching.told, reads(folder / "reads")))
 
 
 def resource(output: Path) -> dict[str, Any]:
@@ -146,14 +151,14 @@ def _newest(read: list[Read]) -> int:
     return max((each.generation for each in read), default=0)
 
 
-def _print(found: list[Reading]) -> None:
+def _print(name: str, found: list[Reading]) -> None:
     read = [(each, each.read) for each in found if each.read is not None]
-    figure("changed_seen", len(found), "changes")
-    for name, seconds in (
-        ("changed_to_read", [at - each.changed for each, at in read]),
+    figure(f"{name}_seen", len(found), "changes")
+    for what, seconds in (
+        ("to_read", [at - each.changed for each, at in read]),
         ("tables_to_read", [at - each.told for each, at in read]),
     ):
         for share in (50, 99):
-            figure(f"{name}_p{share}", percentile(seconds, share / 100) * 1000, "ms")
+            figure(f"{name}_{what}_p{share}", percentile(seconds, share / 100) * 1000, "ms")
     late = [each for each in found if each.read is None or each.read - each.told > LATE]
-    figure(f"changed_read_after_{LATE:.0f}_s", len(late), "changes")
+    figure(f"{name}_read_after_{LATE:.0f}_s", len(late), "changes")
