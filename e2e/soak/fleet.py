@@ -3,7 +3,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from enum import Enum, auto
 from pathlib import Path
@@ -12,6 +12,7 @@ from e2e.exchange.engine import Engine, EngineSpec
 from e2e.exchange.engines import Engines
 from e2e.exchange.front import Front
 from e2e.exchange.ports import Ports
+from e2e.soak.warm import warm_up
 from tandem_connector.contract.peers import PeerTable
 from tandem_connector.contract.types import EngineId, EngineState, Role
 
@@ -65,9 +66,12 @@ class Fleet:
         self.started = 0
         """Processes that came to answer."""
 
-    async def start(self) -> None:
-        """Start all."""
-        await asyncio.gather(*(self._start(name) for name in self._specs))
+    async def start(self, warm: Collection[str] = (), step: int = 0) -> None:
+        """Start all; those to be warmed compute a step of each number of tokens up to `step` before anybody may ask them."""
+        await asyncio.gather(*(self._begin(name) for name in self._specs))
+        await asyncio.gather(*(asyncio.to_thread(warm_up, self[name], self.model, step) for name in warm))
+        for name in self._specs:
+            self._take_up(name)
 
     def __getitem__(self, name: str) -> Engine:
         return self._engines[name]
@@ -92,15 +96,21 @@ class Fleet:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def _start(self, name: str, ports: Ports | None = None) -> None:
+        await self._begin(name, ports)
+        self._take_up(name)
+
+    def _take_up(self, name: str) -> None:
+        self._standing[name] = Standing.UP
+        self.started += 1
+        self.tell(**{name: EngineState.READY})
+
+    async def _begin(self, name: str, ports: Ports | None = None) -> None:
         for _ in range(STARTS):
             engine = self._engines.begin(name, self._specs[name], ports)
             if name in self.fronts:
                 self.fronts[name].behind, engine.http_port = engine.port, self.fronts[name].port
             self.tell(**{name: EngineState.STARTING})
             if await self._answers(engine):
-                self._standing[name] = Standing.UP
-                self.started += 1
-                self.tell(**{name: EngineState.READY})
                 return
         raise StartError(f"{name} doesn't start: see {self._engines[name].log}")
 

@@ -20,7 +20,7 @@ _NOT_HELD = {"peers_connected", "healthy"}
 WARM_AFTER = 4
 """Looks after which an engine has done all kinds of work: until then its allocators and caches grow, ever slower."""
 MORE_MEMORY = 150
-"""MiB that it may have more than then."""
+"""MiB that an engine that was warmed up (`e2e.soak.warm`) may have more than then."""
 MORE_THREADS = 8
 """Vllm's front end starts threads of its pool as they are needed."""
 MORE_FILES = 40
@@ -48,25 +48,24 @@ class Footprint:
             files += sum(1 for _ in (process / "fd").iterdir())
         return cls(memory, threads, files)
 
-    def grown(self, since: "Footprint") -> str | None:
-        """What has grown beyond its bound, in words; None if nothing has."""
-        grown = [
-            f"{what} from {before} to {now}"
-            for what, before, now, bound in (
-                ("memory (MiB)", since.memory, self.memory, MORE_MEMORY),
-                ("threads", since.threads, self.threads, MORE_THREADS),
-                ("files", since.files, self.files, MORE_FILES),
-            )
-            if now - before > bound
+    def grown(self, since: "Footprint", *, weighed: bool = True) -> str | None:
+        """What has grown beyond its bound, in words; None if nothing has. Memory only where it is `weighed`."""
+        bounds = [
+            ("threads", since.threads, self.threads, MORE_THREADS),
+            ("files", since.files, self.files, MORE_FILES),
         ]
+        if weighed:
+            bounds.insert(0, ("memory (MiB)", since.memory, self.memory, MORE_MEMORY))
+        grown = [f"{what} from {before} to {now}" for what, before, now, bound in bounds if now - before > bound]
         return ", ".join(grown) or None
 
 
 class Rest:
     """Looks at engines that nobody uses, again and again."""
 
-    def __init__(self, fleet: Fleet, tally: Tally, *, slack: float) -> None:
+    def __init__(self, fleet: Fleet, tally: Tally, weighed: frozenset[str], *, slack: float) -> None:
         self._fleet = fleet
+        self._weighed = weighed
         self._within = WITHIN * slack
         self._tally = tally
         self._seen: dict[EngineId, list[Footprint]] = {}
@@ -92,7 +91,7 @@ class Rest:
         seen = self._seen.setdefault(engine.id, [])
         seen.append(footprint)
         self._tally.note(f"at rest {engine.id} {footprint}")
-        if grown := footprint.grown(seen[min(WARM_AFTER, len(seen)) - 1]):
+        if grown := footprint.grown(seen[min(WARM_AFTER, len(seen)) - 1], weighed=name in self._weighed):
             self._tally.failed("leaked", f"{engine.id} has grown: {grown}")
             seen[WARM_AFTER - 1 :] = [footprint]
 

@@ -16,7 +16,7 @@ from e2e.soak.clients import HUNG_AFTER, Clients
 from e2e.soak.expected import expected_answers
 from e2e.soak.faults import faults
 from e2e.soak.fleet import Fleet
-from e2e.soak.rest import Rest
+from e2e.soak.rest import WARM_AFTER, Rest
 from e2e.soak.scripts import scripts
 from e2e.soak.strikes import Strikes
 from e2e.soak.tally import Tally
@@ -24,6 +24,8 @@ from tandem_connector.contract.types import Role
 
 SHAPE = Shape(hidden=256, layers=6, heads=4, kv_heads=2, head=64, intermediate=512)
 """Small, so that an engine is busy with the exchange more than with computing: 6 KiB of KV per token."""
+STEP = 512
+"""Most tokens that an engine computes at once."""
 LINE_EVERY = 10.0
 """Seconds."""
 _SETTINGS = {
@@ -59,6 +61,11 @@ class Plan:
     """By how much all that is waited for may take longer than on a machine of two cores that does nothing else."""
 
     @property
+    def weighed(self) -> frozenset[str]:
+        """Engines whose memory is held to a bound: of a run that is long enough for it, those that live through it."""
+        return self.spared if self.minutes * 60 > WARM_AFTER * self.epoch else frozenset()
+
+    @property
     def spared(self) -> frozenset[str]:
         """One of several engines of a role lives from the beginning to the end: others find it, and it shows what it gathers."""
         return frozenset(
@@ -66,8 +73,8 @@ class Plan:
         )
 
     def specs(self) -> dict[str, EngineSpec]:
-        """The engines: pools of 8,000 tokens, for two of the longest prompts, and steps of 512 tokens."""
-        small = ("--num-gpu-blocks-override", "256", "--max-num-batched-tokens", "512", "--max-num-seqs", "8")
+        """The engines: pools of 8,000 tokens, for two of the longest prompts."""
+        small = ("--num-gpu-blocks-override", "256", "--max-num-batched-tokens", str(STEP), "--max-num-seqs", "8")
         roles = [Role.PREFILL] * self.prefill + [Role.DECODE] * self.decode
         names = [f"p{number}" for number in range(self.prefill)] + [f"d{number}" for number in range(self.decode)]
         return {
@@ -97,7 +104,7 @@ async def soak(plan: Plan, environment: EngineEnvironment, tally: Tally, folder:
     answers = await asyncio.to_thread(expected_answers, environment, model, talks, kept)
     with running(environment, model, folder / "engines") as engines, ExitStack() as exits:
         fleet = Fleet(engines, model, plan.specs(), exits, slack=plan.slack)
-        await fleet.start()
+        await fleet.start(plan.weighed, STEP)
         clients = Clients(fleet, talks, answers, tally, plan.seed, slack=plan.slack)
         try:
             await _Run(plan, fleet, clients, tally).run()
@@ -111,7 +118,7 @@ class _Run:
         self._fleet = fleet
         self._clients = clients
         self._tally = tally
-        self._rest = Rest(fleet, tally, slack=plan.slack)
+        self._rest = Rest(fleet, tally, plan.weighed, slack=plan.slack)
         self._strikes = Strikes(fleet, tally, plan.spared, HUNG_AFTER * plan.slack)
         self._faults = faults(plan.seed, plan.pause)
         self._began = time.monotonic()

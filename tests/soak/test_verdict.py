@@ -11,6 +11,7 @@ from e2e.exchange.likeness import TIE
 from e2e.soak.expected import Expected
 from e2e.soak.faults import HEAVY, Kind, faults
 from e2e.soak.rest import MORE_FILES, MORE_MEMORY, MORE_THREADS, Footprint
+from e2e.soak.run import Plan
 from e2e.soak.strikes import bad_tables
 from e2e.soak.tally import End, Tally
 from tandem_connector.contract.peers import Address, Parallelism, Peer, PeerTable
@@ -86,6 +87,16 @@ def test_an_engine_may_grow_a_little_and_no_more() -> None:
     assert Footprint(1_001 + bounds[0], 50, 100).grown(before) == f"memory (MiB) from 1000 to {1_001 + bounds[0]}"
     assert Footprint(1_000, 51 + bounds[1], 100).grown(before) == f"threads from 50 to {51 + bounds[1]}"
     assert Footprint(1_000, 50, 101 + bounds[2]).grown(before) == f"files from 100 to {101 + bounds[2]}"
+
+
+def test_memory_is_not_held_against_an_engine_that_may_still_meet_steps_of_new_sizes() -> None:
+    grown = Footprint(memory=9_000, threads=51 + MORE_THREADS, files=100)
+    assert grown.grown(Footprint(1_000, 50, 100), weighed=False) == f"threads from 50 to {51 + MORE_THREADS}"
+
+
+def test_the_memory_of_those_that_live_through_a_long_run_is_weighed() -> None:
+    assert Plan(seed=1, minutes=60).weighed == {"p1", "d1"}
+    assert Plan(seed=1, minutes=10).weighed == Plan(seed=1, minutes=60, prefill=1, decode=1).weighed == frozenset()
 
 
 def test_a_seed_gives_the_same_faults_and_another_one_others() -> None:
