@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.exchange.engine import Engine
-from e2e.exchange.numbers import value_of
 from e2e.exchange.prompts import ask
+from e2e.exchange.unrest import unrest
 from e2e.soak.fleet import Fleet, Standing
 from e2e.soak.tally import Tally
 from tandem_connector.contract.types import EngineId
-from tandem_connector.vllm.metrics import GAUGES
 
 WITHIN = 60.0
 """Seconds in which all must be given back: a want's time to live, and then the transport's bound."""
-_NOT_HELD = {"peers_connected", "healthy"}
 WARM_AFTER = 4
 """Looks after which an engine has done all kinds of work: until then its allocators and caches grow, ever slower."""
 MORE_MEMORY = 150
@@ -101,13 +99,7 @@ def _holds(engine: Engine, peers: int) -> str | None:
     try:
         # Metrics go with steps: those of an engine that has nothing to compute are of long ago.
         ask(engine, [400, 401, 402], output=1, timeout=30.0)
-        metrics = engine.metrics()
-        held = {gauge.name: value_of(metrics, f"tandem_{gauge.name}") for gauge in GAUGES}
-        wrong = [f"{name} is {value:.0f}" for name, value in held.items() if value and name not in _NOT_HELD]
-        if held["healthy"] != 1:
-            wrong.append("it is not healthy")
-        if held["peers_connected"] != peers:
-            wrong.append(f"it is connected to {held['peers_connected']:.0f} of {peers} peers")
+        wrong = unrest(engine.metrics(), peers)
         if not wrong and not engine.post("/reset_prefix_cache", timeout=30.0)["success"]:
             wrong.append("blocks are referenced")
     except (urllib.error.URLError, OSError) as error:

@@ -1,32 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was chosen for a turn is in its account and counted, and what an engine says of itself is in its metrics."""
 
-from dataclasses import fields
-
 import pytest
 
-from tandem_connector.exchange.tally import Gauges, Tally
 from tandem_connector.exchange.types import EngineId, RequestId, Seconds
 from tandem_connector.vllm.account import account_of, account_params
-from tandem_connector.vllm.fabric import Fabric
-from tandem_connector.vllm.metrics import COUNTERS, GAUGES, SEPARATOR, Meter, State
-from tandem_connector.vllm.status import Status
+from tandem_connector.vllm.metrics import COUNTERS, GAUGES, SEPARATOR, Meter
 from tandem_connector.vllm.steps import Progress
 from tandem_connector.vllm.turns import Phase, Turn
+from tests.connector_vllm.quiet import QUIET
 
 R = RequestId("r")
-QUIET = State(
-    tally=Tally(),
-    gauges=Gauges(**dict.fromkeys((each.name for each in fields(Gauges)), 0)),
-    network=None,
-    tables=None,
-    asking=None,
-    peers=0,
-    peers_refused=2,
-    fabric=Fabric("UCX", "", 0),
-    status=Status(),
-    block_bytes=1,
-)
 
 
 def a_turn(*, fetch: bool | None = None, hold: float | None = None) -> Turn:

@@ -9,20 +9,17 @@ from typing import Any
 import httpx
 
 from e2e.engine.model import MODEL_NAME
-from e2e.exchange.numbers import value_of
+from e2e.exchange.unrest import unrest
 from e2e.images.catalogue import CONNECTOR_INIT, FRONT_DOOR
 from e2e.installation import ENGINE_PORT, engine_pods, is_ready
 from e2e.kubectl import Kubectl, Manifest
 from tandem_connector.contract.environment import PEERS_PATH
 from tandem_connector.contract.peers import PeerTable
 from tandem_connector.contract.types import Role
-from tandem_connector.vllm.metrics import GAUGES
 from tandem_operator.api.names import KIND, PEERS_ANNOTATION, ROLE_LABEL
 from tandem_operator.api.resource import DisaggregatedInference
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.types import Defaults, Observed
-
-_NOT_HELD = {"peers_connected", "healthy"}
 
 
 def unsettled(kubectl: Kubectl, resource: str) -> str | None:
@@ -58,12 +55,7 @@ def _engine(kubectl: Kubectl, pod: Manifest) -> str | None:
     # Metrics go with steps: those of an engine that has nothing to compute are of long ago.
     at = f"http://{pod['status']['podIP']}:{ENGINE_PORT}/v1/completions"
     httpx.post(at, json={"model": MODEL_NAME, "prompt": "well?", "max_tokens": 1}, timeout=60.0).raise_for_status()
-    metrics = kubectl.pod_http(name, ENGINE_PORT, "/metrics")
-    held = {gauge.name: value_of(metrics, f"tandem_{gauge.name}") for gauge in GAUGES}
-    wrong = [f"{gauge} is {value:.0f}" for gauge, value in held.items() if value and gauge not in _NOT_HELD]
-    if held["peers_connected"] != len(table.peers):
-        wrong.append(f"it is connected to {held['peers_connected']:.0f} of {len(table.peers)} peers")
-    return ", ".join(wrong) or None
+    return ", ".join(unrest(kubectl.pod_http(name, ENGINE_PORT, "/metrics"), len(table.peers))) or None
 
 
 def _observed(kubectl: Kubectl, resource: Manifest, pods: list[Manifest]) -> Observed:
