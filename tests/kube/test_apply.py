@@ -316,7 +316,7 @@ async def test_a_write_to_a_watched_kind_is_awaited_in_its_watch(
     await apply(applier, api, child(), child(SET))
     time = 11.0
     assert watches.dead() == ["the watch of statefulsets did not tell of a write 11 s ago"]
-    watches.heard("statefulsets", "ADDED", (api.get("statefulsets", "qwen-decode") or {})["metadata"])
+    watches.heard("statefulsets", (api.get("statefulsets", "qwen-decode") or {})["metadata"])
     assert watches.dead() == []
 
 

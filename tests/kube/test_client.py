@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry
 
 from tandem_operator.kube.client import APPLY_PATCH, Client, as_yaml
 from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, KubeError, Refused, Requeue
-from tandem_operator.kube.kinds import DEPLOYMENT, NODE, POD, RESOURCE, STATEFUL_SET
+from tandem_operator.kube.kinds import DEPLOYMENT, LEASE, NODE, POD, RESOURCE, STATEFUL_SET
+from tandem_operator.kube.tenure import Tenure
 from tandem_operator.metrics import Metrics
 from tests.kube.fake_api import Answer, FakeApi
 from tests.kube.serving import configuration_of, new_api
@@ -46,6 +47,32 @@ async def test_a_list_has_the_objects_with_the_labels_of_one_namespace_and_says_
     api.put("pods", pod("c") | {"metadata": {"name": "c", "namespace": "elsewhere", "labels": {"role": "decode"}}})
     (found,) = (await client.list(POD, "models", "role in (prefill,decode)")).items
     assert (found["apiVersion"], found["kind"], found["metadata"]["name"]) == ("v1", "Pod", "a")
+
+
+async def test_who_does_not_lead_any_more_reads_and_renews_and_writes_nothing(api: FakeApi, metrics: Metrics) -> None:
+    now = 0.0
+    tenure = Tenure(lambda: now)
+
+    async def be_stopped(_: float) -> None:
+        nonlocal now
+        now = 60.0
+
+    tenure.prolong(10.0)
+    async with Client(configuration_of(api), metrics, tenure=tenure, sleep=be_stopped) as client:
+        await client.create(POD, "models", pod())
+        api.answer("PATCH", "/pods/a", failure(503))
+        with pytest.raises(Requeue, match="does not lead any more"):
+            await client.apply(POD, pod(labels={"a": "b"}))
+        with pytest.raises(Requeue, match="does not lead any more"):
+            await client.delete(POD, "models", "a", "uid")
+        assert await client.get(POD, "models", "a") is not None
+        lease = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"name": "l", "namespace": "models"}}
+        assert await client.create(LEASE, "models", lease)
+        tenure.prolong(70.0)
+        assert await client.apply(POD, pod(labels={"a": "b"}))
+        tenure.end()
+        with pytest.raises(Requeue):
+            await client.apply(POD, pod(labels={"a": "c"}))
 
 
 async def test_nothing_is_asked_for_in_compressed_form() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.errors import Conflict, Requeue
 from tandem_operator.kube.lease import Elector, Terms
+from tandem_operator.kube.tenure import Tenure
 from tandem_operator.metrics import Metrics
 
 pytestmark = pytest.mark.looptime
@@ -65,7 +66,8 @@ class Replica:
 
     def __init__(self, server: LeaseServer, name: str, metrics: Metrics, clock: Any = None) -> None:
         self.spans: list[list[float]] = []
-        self.elector = Elector(cast("Client", server), "ns", "lease", name, metrics, clock=clock)
+        self.tenure = Tenure(clock)
+        self.elector = Elector(cast("Client", server), "ns", "lease", name, metrics, tenure=self.tenure, clock=clock)
         self.task = asyncio.create_task(self.elector.run(self._work))
 
     async def _work(self) -> None:
@@ -165,6 +167,46 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start(
         setattr(server, trouble, False)
 
 
+@pytest.mark.parametrize("trouble", ["is_away", "hangs"])
+async def test_a_leader_may_write_only_until_its_last_renewal_must_have_been_followed_by_another(
+    server: LeaseServer, metrics: Metrics, trouble: str
+) -> None:
+    first = Replica(server, "first", metrics)
+    async with running(first):
+        await asyncio.sleep(10)
+        setattr(server, trouble, True)
+        held = []
+        for _ in range(40):
+            held.append(first.tenure.holds())
+            await asyncio.sleep(0.5)
+        assert held == sorted(held, reverse=True)
+        assert 16 <= held.count(True) <= 21, "10 s after the last renewal that succeeded"
+        setattr(server, trouble, False)
+
+
+async def test_a_process_that_was_stopped_may_not_write_before_it_has_noticed(
+    server: LeaseServer, metrics: Metrics
+) -> None:
+    stopped_for = 0.0
+    first = Replica(server, "first", metrics, clock=lambda: asyncio.get_running_loop().time() + stopped_for)
+    async with running(first):
+        await asyncio.sleep(10)
+        assert first.tenure.holds()
+        stopped_for = 60.0
+        assert first.works, "nobody has told it yet"
+        assert not first.tenure.holds()
+
+
+async def test_a_leader_that_sees_another_may_not_write_any_more(server: LeaseServer, metrics: Metrics) -> None:
+    first = Replica(server, "first", metrics)
+    async with running(first):
+        await asyncio.sleep(10)
+        assert server.lease is not None
+        server.lease["spec"]["holderIdentity"] = "usurper"
+        await asyncio.sleep(2.5)
+        assert not first.tenure.holds()
+
+
 async def test_a_leader_that_lost_the_lease_leads_again_when_it_is_free(server: LeaseServer, metrics: Metrics) -> None:
     first = Replica(server, "first", metrics)
     async with running(first):
@@ -206,7 +248,7 @@ async def test_work_that_fails_ends_the_candidate_and_frees_the_lease(server: Le
         await asyncio.sleep(5)
         raise RuntimeError("broken")
 
-    elector = Elector(cast("Client", server), "ns", "lease", "first", metrics)
+    elector = Elector(cast("Client", server), "ns", "lease", "first", metrics, tenure=Tenure())
     with pytest.raises(RuntimeError, match="broken"):
         await elector.run(work)
     assert server.holder == ""

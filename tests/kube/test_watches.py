@@ -54,19 +54,19 @@ def test_a_watch_that_is_not_asked_for_again_is_dead(watches: Watches, clock: Cl
 
 
 def test_a_write_that_does_not_come_back_shows_a_dead_watch(watches: Watches, clock: Clock) -> None:
-    watches.heard("pods", None, metadata(5))
+    watches.heard("pods", metadata(5))
     watches.wrote("pods", metadata(6))
     clock.time += 121
     assert watches.dead() == ["the watch of pods did not tell of a write 121 s ago"]
-    watches.heard("pods", "MODIFIED", metadata(6))
+    watches.heard("pods", metadata(6))
     assert watches.dead() == []
 
 
 @pytest.mark.parametrize("answered", [5, 6, 7])
 def test_nothing_is_awaited_that_the_watch_told_of_before(watches: Watches, clock: Clock, answered: int) -> None:
     """A write that changed nothing answers an old version, and an event may be faster than the answer to its write."""
-    watches.heard("pods", None, metadata(5))
-    watches.heard("pods", "MODIFIED", metadata(7, uid="u2"))
+    watches.heard("pods", metadata(5))
+    watches.heard("pods", metadata(7, uid="u2"))
     watches.wrote("pods", metadata(answered))
     clock.time += 1000
     assert watches.dead() == []
@@ -86,31 +86,19 @@ def test_a_write_to_a_kind_without_a_watch_is_not_awaited(watches: Watches, cloc
     assert watches.dead() == []
 
 
-def test_the_first_list_is_no_new_start_and_the_second_is_one_once(watches: Watches) -> None:
-    first = [watches.heard("pods", None, metadata(5, uid)) for uid in ("u1", "u2")]
-    watches.heard("pods", "ADDED", metadata(6, "u3"))
-    second = [watches.heard("pods", None, metadata(7, uid)) for uid in ("u1", "u3", "u4")]
-    assert (first, second) == ([False, False], [True, False, False])
+def test_the_first_list_of_a_watch_is_no_new_start_and_each_later_one_is(watches: Watches) -> None:
+    assert [watches.listed(PODS) for _ in range(3)] == [False, True, True]
+    assert not watches.listed(NODES), "another one"
 
 
-def test_a_new_list_of_new_objects_only_is_noticed_at_the_one_after(watches: Watches) -> None:
-    watches.heard("pods", None, metadata(5, "u1"))
-    watches.heard("pods", "DELETED", metadata(6, "u1"))
-    assert not watches.heard("pods", None, metadata(7, "u2"))
-    assert watches.heard("pods", None, metadata(8, "u2"))
-
-
-def test_objects_that_vanished_unseen_are_not_remembered_for_ever(watches: Watches) -> None:
-    for uid in range(100):
-        watches.heard("pods", None, metadata(uid, f"gone-{uid}"))
-        watches.heard("pods", None, metadata(uid, "constant"))
-    assert len(watches._uids[PODS]) <= 3
+def test_what_is_no_watch_that_there_has_to_be_is_no_new_start(watches: Watches) -> None:
+    assert [watches.listed(Stream("v1", None)) for _ in range(2)] == [False, False]
 
 
 def test_with_a_list_of_namespaces_each_has_its_own_watch(clock: Clock) -> None:
     ours, theirs = Stream("pods", "ours"), Stream("pods", "theirs")
     watches = Watches(frozenset({ours, theirs, NODES}), request_limit=300, echo_limit=120, clock=clock)
     watches.wrote("pods", metadata(6, namespace="ours"))
-    watches.heard("pods", "ADDED", metadata(7, namespace="theirs"))
+    watches.heard("pods", metadata(7, namespace="theirs"))
     clock.time += 121
     assert watches.dead() == ["the watch of pods in ours did not tell of a write 121 s ago"]

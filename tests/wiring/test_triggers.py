@@ -18,6 +18,7 @@ from tests.kube.fake_api import FakeApi
 
 QWEN = ResourceKey("models", "qwen")
 LLAMA = ResourceKey("models", "llama")
+PODS = Stream("pods", None)
 
 
 class Queue(WorkQueue[ResourceKey]):
@@ -99,14 +100,27 @@ def test_what_we_wrote_or_have_read_already_is_no_reason_to_look(
 def test_after_a_watch_started_over_all_known_resources_are_looked_at_within_some_seconds(
     triggers: Triggers, queue: Queue, metrics: Metrics
 ) -> None:
+    triggers.listed(PODS)
     triggers.resource(event(None, "qwen"))
     triggers.resource(event(None, "llama"))
-    triggers.child("pods", child(None, "qwen-decode-0"))
     assert queue.planned == {}
-    triggers.child("pods", child(None, "qwen-decode-0"))
+    triggers.listed(PODS)
     assert queue.planned.keys() == {QWEN, LLAMA}
     assert all(0 <= delay <= 10 for delay in queue.planned.values())
     assert metrics.registry.get_sample_value("tandem_watch_relists_total", {"resource": "pods"}) == 1
+
+
+async def test_after_the_watch_of_nodes_started_over_a_node_that_has_gone_is_not_believed_in(
+    api: FakeApi, triggers: Triggers, nodes: Nodes[ResourceKey]
+) -> None:
+    stream = Stream("nodes", None)
+    api.put("nodes", a_node("a").build())
+    triggers.listed(stream)
+    assert list(await nodes.look(QWEN, ["a"])) == ["a"]
+    api.remove("nodes", "a")
+    assert list(await nodes.look(QWEN, ["a"])) == ["a"], "no watch has told of it"
+    triggers.listed(stream)
+    assert list(await nodes.look(QWEN, ["a"])) == []
 
 
 def test_a_resource_that_is_gone_is_no_longer_looked_at(triggers: Triggers, queue: Queue, metrics: Metrics) -> None:

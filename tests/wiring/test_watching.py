@@ -2,9 +2,10 @@
 """kopf itself against the fake API server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from itertools import islice
+from typing import Any, cast
 
 import pytest
 
@@ -19,9 +20,9 @@ from tandem_operator.kube.queue import WorkQueue
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
 from tandem_operator.wiring.triggers import Triggers
-from tandem_operator.wiring.watching import expected_streams, watch
+from tandem_operator.wiring.watching import _settings, expected_streams, watch
 from tests.builders import a_node, a_ready_pod, a_resource
-from tests.kube.fake_api import FakeApi
+from tests.kube.fake_api import Answer, FakeApi
 from tests.kube.serving import configuration_of
 
 QWEN = ResourceKey("models", "qwen")
@@ -142,6 +143,40 @@ async def test_a_resource_deleted_while_its_watch_was_away_is_looked_at(api: Fak
         for key in list(watching.queue._timers):
             watching.queue.add(key)
         await until(lambda: QWEN in watching.worked)
+
+
+async def test_the_only_resource_of_all_deleted_while_its_watch_was_away_is_looked_at(
+    api: FakeApi, watching: Watching
+) -> None:
+    """The new list is empty, of which kopf tells nothing at all."""
+    api.put(PLURAL, a_resource().manifest())
+    async with watching.running():
+        await until(lambda: watching.worked == [QWEN])
+        await api.interrupt_watch(PLURAL, lambda: api.remove(PLURAL, "qwen"))
+        await until(lambda: watching.count("tandem_watch_relists_total", resource=PLURAL) == 1)
+        assert QWEN in watching.queue._timers
+
+
+async def test_a_watch_that_is_refused_for_long_goes_on_soon_after_it_is_served_again(
+    api: FakeApi, watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem_operator.wiring.watching._PAUSES", ())
+    monkeypatch.setattr("tandem_operator.wiring.watching._LONGEST_PAUSE", 0.01)
+    refused: Answer = (503, {}, "{}")
+    async with watching.running():
+        api.answer("GET", "/pods", *[refused] * 40)
+        await api.interrupt_watch("pods")
+        stored = api.put("pods", a_child())
+        await until(lambda: watching.worked == [QWEN])
+        assert not watching.has_ended
+        assert stored["metadata"]["name"] == "qwen-decode-0"
+
+
+def test_pauses_between_attempts_never_end_and_grow_no_longer_than_some_seconds() -> None:
+    pauses = list(islice(cast("Iterable[float]", _settings(60).networking.error_backoffs), 100))
+    assert len(pauses) == 100
+    assert pauses == sorted(pauses)
+    assert max(pauses) == 5.0
 
 
 def _metadata(name: str) -> dict[str, Any]:

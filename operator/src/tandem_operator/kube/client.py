@@ -18,7 +18,8 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from tandem_operator.api.names import FIELD_MANAGER
 from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, Refused, Requeue
-from tandem_operator.kube.kinds import POD, Kind
+from tandem_operator.kube.kinds import LEASE, POD, Kind
+from tandem_operator.kube.tenure import Tenure
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.types import Manifest
 
@@ -53,6 +54,7 @@ class Client:
     Args:
         configuration: address and credentials.
         metrics: counts what went wrong.
+        tenure: whether it may write anything but Leases; None: always.
         timeout: seconds that one attempt may take.
         sleep: waits between attempts.
     """
@@ -62,12 +64,14 @@ class Client:
         configuration: Configuration,
         metrics: Metrics,
         *,
+        tenure: Tenure | None = None,
         timeout: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._api = ApiClient(configuration)
         self._api.user_agent = f"{FIELD_MANAGER}-operator"
         self._metrics = metrics
+        self._tenure = tenure
         self._timeout = timeout
         self._sleep = sleep
 
@@ -172,6 +176,7 @@ class Client:
     ) -> Json:
         backoff = iter(_BACKOFF if patient else ())
         while True:
+            self._check_tenure(method, kind)
             status, headers, content = await self._attempt(method, path, query or {}, body, content_type)
             if 200 <= status < 300:
                 parsed: Json = json.loads(content)
@@ -188,6 +193,10 @@ class Client:
                 raise Requeue(f"{method} {path}: {message}", timedelta(seconds=asked or 5))
             # Never earlier than the server asks for, and not all replicas at the same moment.
             await self._sleep(max(asked, wait) * random.uniform(1, 1.3))  # noqa: S311 -- jitter, not a secret
+
+    def _check_tenure(self, method: str, kind: Kind) -> None:
+        if self._tenure is not None and method != "GET" and kind != LEASE and not self._tenure.holds():
+            raise Requeue(f"{method} {kind.plural}: this replica does not lead any more", timedelta(seconds=5))
 
     async def _attempt(
         self, method: str, path: str, query: Mapping[str, str], body: Manifest | str | None, content_type: str

@@ -6,8 +6,9 @@ it could not renew for `renew_deadline`; another takes over when it has seen no 
 on the own monotonic clock only: what counts is when *this* process saw the Lease change, never what another's clock wrote
 into it.
 
-Even so, a process that is stopped and continued may believe to lead for a moment. That does no harm, because both would
-apply the same plan (see docs/design/005-one-apply-per-reconcile.md).
+Even so, a process that is stopped and continued may believe to lead for a moment. It writes nothing in that time
+(`kube/tenure.py`); what was on its way does no harm, because both would apply the same plan (see
+docs/design/005-one-apply-per-reconcile.md).
 """
 
 import asyncio
@@ -23,6 +24,7 @@ import structlog
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.errors import Conflict, KubeError
 from tandem_operator.kube.kinds import LEASE
+from tandem_operator.kube.tenure import Tenure
 from tandem_operator.metrics import Metrics
 
 _log = structlog.get_logger()
@@ -53,6 +55,7 @@ class Elector:
         name: of the Lease.
         identity: tells this process from all others.
         metrics: gets whether this replica leads.
+        tenure: gets until when it may write.
         terms: the times.
         clock: seconds, monotonic; the event loop's unless given.
     """
@@ -65,6 +68,7 @@ class Elector:
         identity: str,
         metrics: Metrics,
         *,
+        tenure: Tenure,
         terms: Terms | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -73,6 +77,7 @@ class Elector:
         self._name = name
         self._identity = identity
         self._metrics = metrics
+        self._tenure = tenure
         self._terms = terms or Terms()
         self._clock = clock or asyncio.get_running_loop().time
         self._seen: tuple[Any, ...] | None = None
@@ -87,6 +92,7 @@ class Elector:
         """
         while True:
             renewed_at = await self._acquire()
+            self._renewed(renewed_at)
             self._became(leader=True)
             working = asyncio.ensure_future(work())
             keeping = asyncio.ensure_future(self._keep(renewed_at))
@@ -105,6 +111,7 @@ class Elector:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._tenure.end()
         self._became(leader=False)
         if release:
             await self._release()
@@ -128,14 +135,19 @@ class Elector:
                 async with asyncio.timeout(remaining):
                     if await self._try():
                         renewed_at = asked_at
+                        self._renewed(renewed_at)
             except TimeoutError:
                 pass
             if self._holder() not in ("", self._identity):
+                self._tenure.end()
                 _log.warning("lease taken by another", holder=self._holder())
                 return
             if self._remaining(renewed_at) <= 0:
                 _log.warning("lease not renewed in time", deadline_seconds=self._terms.renew_deadline)
                 return
+
+    def _renewed(self, at: float) -> None:
+        self._tenure.prolong(at + self._terms.renew_deadline)
 
     def _remaining(self, renewed_at: float) -> float:
         return renewed_at + self._terms.renew_deadline - self._clock()

@@ -60,6 +60,11 @@ class Nodes(Generic[Key]):
         self._changes += 1
         return [key for key, names in self._used.items() if name in names]
 
+    def start_over(self) -> None:
+        """The watch of nodes has lost its place: any of them may have changed or gone."""
+        self._known.clear()
+        self._changes += 1
+
     def forget(self, key: Key) -> None:
         """The resource is gone."""
         self._used.pop(key, None)

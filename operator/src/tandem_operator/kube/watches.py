@@ -50,8 +50,8 @@ class Watches:
         self._asked: dict[Stream, float] = {}
         self._latest: dict[Stream, int] = {}
         """Highest version that the watch told of. A watch tells of changes in their order."""
-        self._uids: dict[Stream, set[str]] = {}
-        """Objects that the watch told of and that were not deleted since."""
+        self._listed: set[Stream] = set()
+        """Watches that have begun with a list."""
         self._waiting: dict[Stream, float] = {}
         """When the oldest write was made that has not come back."""
 
@@ -59,31 +59,23 @@ class Watches:
         """A watch request is being made."""
         self._asked[stream] = self._clock()
 
-    def heard(self, plural: str, change: str | None, metadata: Mapping[str, Any]) -> bool:
-        """The watch delivered an object.
+    def listed(self, stream: Stream) -> bool:
+        """All objects of the watch were listed, of which it then tells; whether it has started over so, and may have missed deletions.
 
-        Args:
-            plural: the object's kind.
-            change: `ADDED`, `MODIFIED`, `DELETED`, or None for an object that was listed.
-            metadata: the object's.
-
-        Returns:
-            Whether this shows that the watch has started over, with a new list, and may have missed deletions.
+        (What is no watch that there has to be is ignored.)
         """
+        if stream not in self._expected:
+            return False
+        if stream in self._listed:
+            return True
+        self._listed.add(stream)
+        return False
+
+    def heard(self, plural: str, metadata: Mapping[str, Any]) -> None:
+        """The watch delivered an object of this kind."""
         stream = self._stream(plural, metadata)
         self._waiting.pop(stream, None)
         self._latest[stream] = max(self._latest.get(stream, 0), _version(metadata))
-        uids = self._uids.setdefault(stream, set())
-        uid = metadata["uid"]
-        started_over = change is None and uid in uids
-        if started_over:
-            # The rest of the new list follows; what isn't in it is gone.
-            uids.clear()
-        if change == "DELETED":
-            uids.discard(uid)
-        else:
-            uids.add(uid)
-        return started_over
 
     def wrote(self, plural: str, metadata: Mapping[str, Any]) -> None:
         """The API server answered a write with this object. Kinds that are not watched are ignored."""

@@ -27,6 +27,7 @@ from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import Observer, ResourceKey
 from tandem_operator.kube.queue import WorkQueue
+from tandem_operator.kube.tenure import Tenure
 from tandem_operator.kube.watches import Watches
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.outcome import outcome
@@ -58,8 +59,9 @@ async def run(settings: Settings) -> None:
     """
     metrics = Metrics(_process_metrics())
     access = await find_access(settings.kubeconfig)
+    tenure = Tenure()
     async with (
-        Client(access.configuration, metrics, timeout=settings.request_timeout) as client,
+        Client(access.configuration, metrics, tenure=tenure, timeout=settings.request_timeout) as client,
         engine_session() as session,
     ):
         watches = Watches(
@@ -100,6 +102,7 @@ async def run(settings: Settings) -> None:
             settings.lease_name,
             settings.identity,
             metrics,
+            tenure=tenure,
             terms=Terms(settings.lease_duration, settings.lease_renew_deadline, settings.lease_retry),
         )
 

@@ -14,7 +14,7 @@ from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import ResourceKey
 from tandem_operator.kube.queue import WorkQueue
-from tandem_operator.kube.watches import Watches
+from tandem_operator.kube.watches import Stream, Watches
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.pods import is_ready
 
@@ -28,7 +28,7 @@ class Triggers:
     """Puts the keys of concerned resources into the queue.
 
     A watch that lost its place lists everything anew. Deletions in between are told by no event (kopf does not compare the
-    new list with what it knew), so all known resources are looked at again then.
+    new list with what it knew, and tells nothing of one that is empty), so all known resources are looked at again then.
     """
 
     def __init__(
@@ -81,6 +81,18 @@ class Triggers:
             for key in self._nodes.changed(name):
                 self._queue.add(key)
 
+    def listed(self, stream: Stream) -> None:
+        """A watch began with a list of all that there is, or began anew."""
+        if self._watches.listed(stream):
+            _log.info("watch started over", resource=stream.plural)
+            self._news.start_over()
+            if stream.plural == NODE.plural:
+                self._nodes.start_over()
+                self._nodes_seen.clear()
+            self._metrics.relists.labels(stream.plural).inc()
+            for key in self._resources:
+                self._queue.add_after(key, random.uniform(0, _SPREAD))  # noqa: S311 -- jitter, not a secret
+
     def forget(self, key: ResourceKey) -> None:
         """The resource is gone, as a live read said."""
         self._resources.discard(key)
@@ -100,9 +112,4 @@ class Triggers:
     def _heard(self, plural: str, event: Mapping[str, Any]) -> None:
         self._metrics.watch_events.labels(plural).inc()
         self._metrics.watch_event_time.labels(plural).set(time.time())
-        if self._watches.heard(plural, event["type"], event["object"]["metadata"]):
-            _log.info("watch started over", resource=plural)
-            self._news.start_over()
-            self._metrics.relists.labels(plural).inc()
-            for key in self._resources:
-                self._queue.add_after(key, random.uniform(0, _SPREAD))  # noqa: S311 -- jitter, not a secret
+        self._watches.heard(plural, event["object"]["metadata"])

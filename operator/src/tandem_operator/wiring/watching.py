@@ -2,11 +2,13 @@
 """kopf as the one that watches: nothing else of it is used, and it writes nothing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import Any, Final
 
 import aiohttp
 import kopf
+import yarl
 from kubernetes.aio.client.rest import RESTClientObject
 
 from tandem_operator.api import names
@@ -21,6 +23,9 @@ _CHILDREN: Final = tuple(
 )
 _PATIENCE: Final = 5.0
 """Seconds that kopf gets to end its requests."""
+_PAUSES: Final = (0.5, 1.0, 2.0)
+_LONGEST_PAUSE: Final = 5.0
+"""Seconds."""
 _NAMESPACED: Final = (names.PLURAL, *(plural for _, _, plural in _CHILDREN))
 
 
@@ -91,7 +96,7 @@ def _registry(access: Access, triggers: Triggers, watches: Watches) -> kopf.Oper
             server=access.configuration.host,
             aiohttp_session=aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=RESTClientObject(access.configuration).ssl_context),
-                middlewares=(_authorize(access), _notice(watches)),
+                middlewares=(_authorize(access), _notice(watches, triggers)),
             ),
         )
 
@@ -123,6 +128,7 @@ def _settings(watch_timeout: int) -> kopf.OperatorSettings:
     settings.networking.enforce_retry_after = True
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 60
+    settings.networking.error_backoffs = _Pauses()
     settings.watching.server_timeout = watch_timeout
     settings.watching.connect_timeout = 10
     settings.watching.chunk_size = 500
@@ -146,12 +152,33 @@ def _authorize(access: Access) -> _Middleware:
     return authorize
 
 
-def _notice(watches: Watches) -> _Middleware:
+def _notice(watches: Watches, triggers: Triggers) -> _Middleware:
     async def notice(request: aiohttp.ClientRequest, handler: _Handler) -> aiohttp.ClientResponse:
+        stream = _stream_of(request.url)
         if "watch" in request.url.query:
-            *_, parent, grandparent_or_version, plural = request.url.parts
-            namespace = grandparent_or_version if parent == "namespaces" else None
-            watches.asked(Stream(plural, namespace))
-        return await handler(request)
+            watches.asked(stream)
+            return await handler(request)
+        answer = await handler(request)
+        # Of a list in several pages, the first one says that there is a new list.
+        if answer.status == 200 and "continue" not in request.url.query:
+            triggers.listed(stream)
+        return answer
 
     return notice
+
+
+def _stream_of(url: yarl.URL) -> Stream:
+    """The watch that a request is of. What kopf asks to find out about the API server names none that there has to be."""
+    *_, parent, grandparent_or_version, plural = ("", "", *url.parts)
+    return Stream(plural, grandparent_or_version if parent == "namespaces" else None)
+
+
+class _Pauses:
+    """Between two attempts of a request, without end.
+
+    kopf's own become longer and end after a minute, with which the watch and the process would: a watch that an API server refuses for
+    longer than that goes on soon after it is served again, and its process isn't held up by the growing pauses between restarts.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        return chain(_PAUSES, repeat(_LONGEST_PAUSE))
