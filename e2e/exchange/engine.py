@@ -20,11 +20,11 @@ from e2e.engine.serve import plain_engine
 from e2e.engine.variables import CPU, Device
 from e2e.exchange.ports import Ports
 from tandem_connector.asking.wire import RANK_HEADER
-from tandem_connector.contract.environment import PEERS_FILE, RANK_SUFFIX, ROLE, STATUS_FILE
+from tandem_connector.contract.environment import API_KEY, PEERS_FILE, RANK_SUFFIX, ROLE, STATUS_FILE
 from tandem_connector.contract.peers import Address, Parallelism, Peer
 from tandem_connector.contract.types import EngineId, EngineState, Role, engine_of_rank, pod_of
 from tandem_connector.vllm.journal import read_journal
-from tandem_connector.vllm.settings import API_KEY_VARIABLE, HOST_VARIABLE, PORT_VARIABLE
+from tandem_connector.vllm.settings import HOST_VARIABLE, PORT_VARIABLE
 
 BLOCK_SIZE = 32
 """Tokens per KV block, of all engines here."""
@@ -221,7 +221,7 @@ class Engine:
             urllib.error.HTTPError: it answered with an error.
         """
         data = b"" if body is None else json.dumps(body).encode()
-        key = self.spec.environment.get(API_KEY_VARIABLE)
+        key = self.spec.environment.get(API_KEY)
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
         headers |= {RANK_HEADER: str(rank)} if rank is not None else {}
         request = urllib.request.Request(self.url + path, data, headers, method="POST")

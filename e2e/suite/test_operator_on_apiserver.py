@@ -104,13 +104,33 @@ def test_engines_share_a_key_that_the_operator_made_and_may_not_read(
     (secret,) = kubectl.list("secret", f"{RESOURCE_LABEL}=qwen")
     key = base64.b64decode(secret["data"]["exchange.json"])
     assert ExchangeKey.model_validate_json(key)
-    assert secret["immutable"] is True
+    assert "immutable" not in secret
     for role in ("prefill", "decode"):
         volumes = (kubectl.get("statefulset", f"qwen-{role}") or {})["spec"]["template"]["spec"]["volumes"]
         assert secret["metadata"]["name"] in [each["secret"]["secretName"] for each in volumes if "secret" in each]
     assert {
         verb for verb in ("create", "get", "list", "watch", "patch", "delete") if may(kubectl, verb, "secrets")
     } == {"create"}
+
+
+def test_a_key_that_is_replaced_in_its_secret_stays_and_restarts_no_engine(
+    kubectl: Kubectl, replica: OperatorProcess
+) -> None:
+    kubectl.apply(a_resource())
+    wait_for(kubectl, "Ready")
+    (secret,) = kubectl.list("secret", f"{RESOURCE_LABEL}=qwen")
+    former = ExchangeKey.model_validate_json(base64.b64decode(secret["data"]["exchange.json"]))
+    key = ExchangeKey(secret_key="f" * 64, previous_secret_key=former.secret_key)
+    before = {pod["metadata"]["uid"] for pod in engines(kubectl)}
+    change = json.dumps({"stringData": {"exchange.json": key.to_file()}})
+    kubectl.run("patch", "secret", secret["metadata"]["name"], "--type=merge", "-p", change)
+    # An engine that starts has the operator see to the key again.
+    kubectl.run("patch", KIND.lower(), "qwen", "--type=merge", "-p", '{"spec": {"decode": {"replicas": 2}}}')
+    wait_until("another engine", lambda: len(engines(kubectl)) == 3, timeout=60)
+    wait_for(kubectl, "Ready")
+    (after,) = kubectl.list("secret", f"{RESOURCE_LABEL}=qwen")
+    assert ExchangeKey.model_validate_json(base64.b64decode(after["data"]["exchange.json"])) == key
+    assert before <= {pod["metadata"]["uid"] for pod in engines(kubectl)}
 
 
 def test_engines_that_wait_for_the_users_key_degrade_the_resource_until_it_is_there(

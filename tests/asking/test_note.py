@@ -71,6 +71,15 @@ def test_a_note_of_another_resource_is_forged() -> None:
     assert read(note_params(NOTE), seal=Seal.without_keys()) is NoteProblem.FORGED
 
 
+def test_a_seal_by_a_key_that_is_being_replaced_fits_as_long_as_that_is_known() -> None:
+    before, after = b"a secret of the resource", b"the secret that follows it"
+    sealed = {secret: note_params(Seal(secret).on(NOTE, PROMPT)) for secret in (before, after)}
+    for both in (Seal(before, after), Seal(after, before)):
+        assert [isinstance(read(params, seal=both), PrefillNote) for params in sealed.values()] == [True, True]
+    assert Seal(before, after).on(NOTE, PROMPT) == Seal(before).on(NOTE, PROMPT)
+    assert read(sealed[before], seal=Seal(after)) is NoteProblem.FORGED
+
+
 @pytest.mark.parametrize("prompt", [PromptName(1_001, PROMPT.last), PromptName(1_000, BlockHash(b"other-block"))])
 def test_a_note_of_another_prompt_is_forged(prompt: PromptName) -> None:
     assert read(note_params(NOTE), prompt=prompt) is NoteProblem.FORGED

@@ -73,7 +73,6 @@ class Engine:
             self.id,
             settings,
             surroundings,
-            None,
             block_size=TOKENS,
             hash_algorithm="sha256_cbor",
             end_within=60.0,

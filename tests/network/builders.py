@@ -14,6 +14,7 @@ from tandem_connector.contract.keys import ExchangeKey
 from tandem_connector.contract.messages import VERSION, Envelope, Fingerprint, Hello, MemoryKind, Message, RankMemory
 from tandem_connector.exchange.liveness import LivenessSettings
 from tandem_connector.exchange.types import EngineId
+from tandem_connector.vllm.keyring import Keys
 from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.network.endpoint import Endpoint
 from tandem_connector.vllm.network.events import Event, PeerJoined, Received
@@ -29,6 +30,7 @@ QUICK = NetworkSettings(
     hello_interval=0.1,
     reconnect=0.02,
     reconnect_longest=0.1,
+    key_attempt=0.2,
     linger=0.2,
 )
 E = TypeVar("E")
@@ -109,7 +111,7 @@ class Stage:
     def engine(self, name: str, at: Endpoint = LOOPBACK, hello: Hello | None = None, **more: Any) -> Engine:
         woken = threading.Event()
         identity = Identity(EngineId(name), hello or a_hello())
-        more = {"keys": self.keys, "settings": QUICK} | more
+        more = {"keys": self.keys and Keys.only(self.keys), "settings": QUICK} | more
         network = Network(identity, at, wake=woken.set, **more)
         engine = Engine(EngineId(name), network, woken=woken)
         self.engines.append(engine)

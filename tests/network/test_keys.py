@@ -10,7 +10,8 @@ from tandem_connector.contract.keys import ExchangeKey
 from tandem_connector.contract.messages import Cancel, encode
 from tandem_connector.contract.types import WantId
 from tandem_connector.exchange.types import EngineId
-from tandem_connector.vllm.keys import CurveKeys, KeyFileError, load_keys
+from tandem_connector.vllm.keyring import Keys
+from tandem_connector.vllm.keys import CurveKeys, KeyFileError, load_key
 from tandem_connector.vllm.network.endpoint import Endpoint
 from tests.network.builders import Stage, a_hello, a_socket_at, envelope, keys, table
 
@@ -19,7 +20,7 @@ def test_a_generated_key_is_read_back(tmp_path: Path) -> None:
     key = ExchangeKey.generate()
     path = tmp_path / "a key.json"
     path.write_text(key.to_file())
-    assert load_keys(path) == CurveKeys.of(key)
+    assert load_key(path) == key
     assert key != ExchangeKey.generate()
 
 
@@ -45,7 +46,7 @@ def test_a_file_that_holds_no_key_is_refused_by_name(tmp_path: Path, content: st
     path = tmp_path / "exchange.json"
     path.write_text(content)
     with pytest.raises(KeyFileError, match=what) as error:
-        load_keys(path)
+        load_key(path)
     text = str(error.value)
     assert str(path) in text
     assert "TANDEM_KEYS_FILE" in text
@@ -55,7 +56,7 @@ def test_a_file_that_holds_no_key_is_refused_by_name(tmp_path: Path, content: st
 
 def test_a_missing_key_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match=r"absent\.json: No such file or directory; TANDEM_KEYS_FILE must name"):
-        load_keys(tmp_path / "absent.json")
+        load_key(tmp_path / "absent.json")
 
 
 def test_a_key_is_not_shown() -> None:
@@ -90,8 +91,8 @@ def test_who_knows_where_to_connect_and_has_another_key_is_denied(locked: Stage)
     assert [event for event in one.told if getattr(event, "envelope", None)] == [one.receives(Cancel(WantId(2)))]
 
 
-@pytest.mark.parametrize("own", [None, keys()], ids=["no key", "another resource's key"])
-def test_engines_without_the_resources_key_are_not_heard_and_hear_nothing(locked: Stage, own: CurveKeys | None) -> None:
+@pytest.mark.parametrize("own", [None, Keys.only(keys())], ids=["no key", "another resource's key"])
+def test_engines_without_the_resources_key_are_not_heard_and_hear_nothing(locked: Stage, own: Keys | None) -> None:
     one, other = locked.pair()
     outsider = locked.engine("outsider", keys=own)
     received = one.network.counts.received

@@ -345,6 +345,22 @@ def test_where_one_revision_must_answer_at_a_time_the_new_one_takes_over_all_at_
     assert only(cluster) != old
 
 
+def test_another_api_key_is_asked_for_by_all_engines_from_one_moment_on() -> None:
+    def asking_for(secret: str) -> ResourceBuilder:
+        reference = {"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": {"name": secret, "key": "key"}}}
+        return a_service(2, 2, maxSurgePairs=2).with_spec("engine", "env", value=[reference])
+
+    cluster = running(asking_for("key-1"))
+    old = only(cluster)
+    cluster.edit(asking_for("key-2"))
+    for _ in range(30):
+        for happens in (cluster.look, cluster.control, cluster.start, cluster.look, cluster.control, cluster.finish):
+            happens()
+            assert len({pod.revision for pod in cluster.pods() if pod.takes_requests}) == 1
+            assert cluster.taking_turns() >= (2, 2)
+    assert only(cluster) != old
+
+
 def test_pairs_never_cross_revisions() -> None:
     cluster = running(a_service(2, 2))
     cluster.edit(changed(cluster.resource))

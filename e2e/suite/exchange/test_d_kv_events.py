@@ -22,15 +22,15 @@ from e2e.exchange.kv_events import Heard, listening, publishing_to
 from e2e.exchange.numbers import value_of
 from e2e.exchange.ports import free_port
 from e2e.exchange.prompts import Prompt
+from tandem_connector.contract.environment import API_KEY
 from tandem_connector.contract.types import Role
 from tandem_connector.vllm.journal import read_journal
-from tandem_connector.vllm.settings import API_KEY_VARIABLE
 
 Event = dict[str, Any]
 FIRST, MORE, AND_MORE = Prompt(21, 700), Prompt(22, 100), Prompt(23, 100)
 OUTPUT = 200
 SETTINGS = {"disaggregate_above_tokens": 64, "estimate_age": 1.0}
-KEY = {API_KEY_VARIABLE: "known-to-both"}
+KEY = {API_KEY: "known-to-both"}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ class ExchangeKey(BaseModel):
     version: Literal[1] = 1
     secret_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", repr=False)]
     """32 bytes as hexadecimal digits: any 32 bytes are a key of Curve25519 (RFC 7748, section 5)."""
+    previous_secret_key: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$", repr=False)] = None
+    """The key that this one takes the place of, while engines may still use it."""
 
     @classmethod
     def generate(cls) -> Self:
@@ -34,4 +36,4 @@ class ExchangeKey(BaseModel):
 
     def to_file(self) -> str:
         """The content of the key file."""
-        return self.model_dump_json(by_alias=True)
+        return self.model_dump_json(by_alias=True, exclude_none=True)

@@ -94,15 +94,19 @@ class PrefillReceipt(msgspec.Struct, frozen=True):
 class Seal:
     """Makes and checks the seals of one resource.
 
+    Args:
+        secret: what seals are made with.
+        others: by which they may be made, too.
+
     Raises:
-        ValueError: the secret is shorter than `MIN_SECRET` bytes.
+        ValueError: a secret is shorter than `MIN_SECRET` bytes.
     """
 
-    def __init__(self, secret: bytes) -> None:
-        if len(secret) < MIN_SECRET:
-            raise ValueError(f"a secret of {len(secret)} bytes; give at least {MIN_SECRET}")
+    def __init__(self, secret: bytes, *others: bytes) -> None:
+        if (length := min(map(len, (secret, *others)))) < MIN_SECRET:
+            raise ValueError(f"a secret of {length} bytes; give at least {MIN_SECRET}")
         # A key of its own, so that the secret, which is also used elsewhere, is not an HMAC key twice.
-        self._key = hmac.digest(secret, b"tandem prefill note", hashlib.sha256)
+        self._keys = [hmac.digest(each, b"tandem prefill note", hashlib.sha256) for each in (secret, *others)]
 
     @classmethod
     def without_keys(cls) -> Self:
@@ -111,15 +115,17 @@ class Seal:
 
     def on(self, note: PrefillNote, prompt: PromptName) -> PrefillNote:
         """The note with its seal for this prompt."""
-        return msgspec.structs.replace(note, seal=self._seal(note, prompt))
+        return msgspec.structs.replace(note, seal=_sealed(self._keys[0], note, prompt))
 
     def fits(self, note: PrefillNote, prompt: PromptName) -> bool:
         """Whether the note was sealed by an engine of the resource, for this prompt."""
-        return hmac.compare_digest(note.seal.encode(), self._seal(note, prompt).encode())
+        seal = note.seal.encode()
+        return any(hmac.compare_digest(seal, _sealed(key, note, prompt).encode()) for key in self._keys)
 
-    def _seal(self, note: PrefillNote, prompt: PromptName) -> str:
-        sealed = (note.version, note.decode, note.prefill, note.held_tokens, note.turn, prompt.tokens, prompt.last)
-        return hmac.new(self._key, msgspec.msgpack.encode(sealed), hashlib.sha256).hexdigest()
+
+def _sealed(key: bytes, note: PrefillNote, prompt: PromptName) -> str:
+    sealed = (note.version, note.decode, note.prefill, note.held_tokens, note.turn, prompt.tokens, prompt.last)
+    return hmac.new(key, msgspec.msgpack.encode(sealed), hashlib.sha256).hexdigest()
 
 
 def note_params(note: PrefillNote) -> dict[str, object]:

@@ -7,6 +7,7 @@ vLLM makes one for the scheduler, in the engine's process, and one for each rank
 import logging
 import os
 import socket
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,7 +31,8 @@ from tandem_connector.contract.types import EngineId
 from tandem_connector.vllm.adapter import check_version
 from tandem_connector.vllm.commands import Event
 from tandem_connector.vllm.engine_process import EngineProcess
-from tandem_connector.vllm.keys import load_keys
+from tandem_connector.vllm.keyring import Keyring
+from tandem_connector.vllm.keys import load_key
 from tandem_connector.vllm.memory import Geometry
 from tandem_connector.vllm.orders import StepOrders, StepReports
 from tandem_connector.vllm.prometheus import TandemMetrics, TandemStats, stats_of
@@ -105,14 +107,12 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
             return
         check_supported(shape_of(vllm_config, kv_cache_config))
         if role is KVConnectorRole.SCHEDULER:
-            keys = load_keys(self._settings.keys_file) if self._settings.keys_file is not None else None
             engine = EngineProcess()
-            surroundings = Surroundings(self._me, self._settings, keys, engine)
+            surroundings = Surroundings(self._me, self._settings, self._keyring(), engine)
             self._scheduler = SchedulerSide(
                 self._me,
                 self._settings,
                 surroundings,
-                keys,
                 block_size=self._block_size,
                 hash_algorithm=vllm_config.cache_config.prefix_caching_hash_algo,
                 end_within=vllm_config.shutdown_timeout,
@@ -120,6 +120,12 @@ class TandemConnector(KVConnectorBase_V1):  # type: ignore[misc] # vLLM has no t
             )
             engine.watch(self._scheduler.arrived, surroundings.queued)
             engine.watch_outputs(self._scheduler.params_so_far)
+
+    def _keyring(self) -> Keyring | None:
+        path = self._settings.keys_file
+        return (
+            Keyring(load_key(path), time.monotonic(), overlap=self._settings.key_overlap) if path is not None else None
+        )
 
     # -- scheduler's side -------------------------------------------------------------------------------------------
 

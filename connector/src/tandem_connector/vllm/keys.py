@@ -25,7 +25,7 @@ class KeyFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CurveKeys:
-    """The resource's key pair in ZeroMQ's form (Z85). An engine serves with it, connects with it, and accepts it."""
+    """A key pair of the resource in ZeroMQ's form (Z85). An engine serves with it, connects with it, and accepts it."""
 
     public: bytes
     secret: bytes = field(repr=False)
@@ -33,11 +33,20 @@ class CurveKeys:
     @classmethod
     def of(cls, key: ExchangeKey) -> "CurveKeys":
         """The pair that a key makes."""
-        secret = z85.encode(bytes.fromhex(key.secret_key))
+        return cls._of(key.secret_key)
+
+    @classmethod
+    def before(cls, key: ExchangeKey) -> "CurveKeys | None":
+        """The pair that the key takes the place of, if it names one."""
+        return cls._of(key.previous_secret_key) if key.previous_secret_key is not None else None
+
+    @classmethod
+    def _of(cls, digits: str) -> "CurveKeys":
+        secret = z85.encode(bytes.fromhex(digits))
         return cls(public=zmq.curve_public(secret), secret=secret)
 
 
-def load_keys(path: Path) -> CurveKeys:
+def load_key(path: Path) -> ExchangeKey:
     """Read a key file.
 
     Raises:
@@ -49,7 +58,7 @@ def load_keys(path: Path) -> CurveKeys:
     except OSError as error:
         raise KeyFileError(f"key file {path}: {error.strerror or error}; {_REMEDY}") from error
     try:
-        return CurveKeys.of(ExchangeKey.model_validate_json(content))
+        return ExchangeKey.model_validate_json(content)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, at['loc'])) or 'content'}: {at['msg']}" for at in error.errors())
         raise KeyFileError(f"key file {path} holds no key of the exchange ({what}); {_REMEDY}") from None

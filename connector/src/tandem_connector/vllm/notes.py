@@ -2,7 +2,7 @@
 """The notes that decode sends along with its prefill requests, at the engine that is asked."""
 
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from tandem_connector.contract.prefill import NoteProblem, PrefillNote, PromptName, Seal, read_note
@@ -18,8 +18,10 @@ _log = logging.getLogger(__name__)
 class Notes:
     """Of the requests that live."""
 
-    def __init__(self, me: EngineId, settings: ConnectorSettings, seal: Seal, meter: Meter, block_size: int) -> None:
-        """None yet; `meter` counts those that are not used."""
+    def __init__(
+        self, me: EngineId, settings: ConnectorSettings, seal: Callable[[], Seal], meter: Meter, block_size: int
+    ) -> None:
+        """None yet; `seal` gives the one of now, `meter` counts those that are not used."""
         self._me = me
         self._settings = settings
         self._seal = seal
@@ -34,7 +36,7 @@ class Notes:
         if self._settings.role is not Role.PREFILL or not prompt:
             return None
         title = PromptName(request.num_prompt_tokens, prompt[-1])
-        note = read_note(request.kv_transfer_params, self._seal, title, self._me, peers)
+        note = read_note(request.kv_transfer_params, self._seal(), title, self._me, peers)
         match note:
             case NoteProblem():
                 self._meter.note_refused(note)

@@ -28,7 +28,6 @@ from tandem_connector.vllm.ending import Ending
 from tandem_connector.vllm.fabric import Fabric
 from tandem_connector.vllm.filling import Filling
 from tandem_connector.vllm.journal import Journal
-from tandem_connector.vllm.keys import CurveKeys
 from tandem_connector.vllm.loading import Loading
 from tandem_connector.vllm.measuring import Measuring
 from tandem_connector.vllm.metrics import Meter
@@ -38,7 +37,7 @@ from tandem_connector.vllm.settings import ConnectorSettings, exposable
 from tandem_connector.vllm.status import StatusFile
 from tandem_connector.vllm.stepping import Stepping
 from tandem_connector.vllm.steps import Progress
-from tandem_connector.vllm.surroundings import Surroundings, seal_of
+from tandem_connector.vllm.surroundings import Surroundings
 from tandem_connector.vllm.turns import Turn
 
 
@@ -50,7 +49,6 @@ class SchedulerSide:
         me: EngineId,
         settings: ConnectorSettings,
         surroundings: Surroundings,
-        keys: CurveKeys | None,
         *,
         block_size: int,
         hash_algorithm: str,
@@ -63,7 +61,6 @@ class SchedulerSide:
             me: this engine.
             settings: its settings.
             surroundings: given to this for good.
-            keys: the resource's.
             block_size: tokens per block.
             hash_algorithm: vLLM's, by its name.
             end_within: seconds that vLLM gives itself to end.
@@ -83,7 +80,7 @@ class SchedulerSide:
         self._open_ended: set[RequestId] = set()
         """Requests whose answers vLLM's front end may end."""
         self._meter = Meter()
-        self._notes = Notes(me, settings, seal_of(keys), self._meter, block_size)
+        self._notes = Notes(me, settings, lambda: surroundings.seal, self._meter, block_size)
 
     steps: Stepping
     """What is done with the engine's steps."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tandem_connector.contract.environment import (
+    API_KEY,
     JOURNAL,
     KEYS_FILE,
     PEERS_FILE,
@@ -20,11 +21,11 @@ from tandem_connector.contract.environment import (
 from tandem_connector.contract.reverse import Reverse
 from tandem_connector.contract.types import Role
 from tandem_connector.exchange.liveness import DEFAULTS as LIVENESS
+from tandem_connector.vllm.keyring import OVERLAP
 
 HOST_VARIABLE: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 """The pod's address; the one that the peer table gives to peers. Read under vLLM's own name for it."""
 PORT_VARIABLE: Final = "VLLM_NIXL_SIDE_CHANNEL_PORT"
-API_KEY_VARIABLE: Final = "VLLM_API_KEY"
 _LAST_PORT: Final = 65_535
 _FROM_ENVIRONMENT: Final = {
     "listen_host": HOST_VARIABLE,
@@ -33,7 +34,7 @@ _FROM_ENVIRONMENT: Final = {
     "peers_file": PEERS_FILE,
     "keys_file": KEYS_FILE,
     "status_file": STATUS_FILE,
-    "api_key": API_KEY_VARIABLE,
+    "api_key": API_KEY,
     "journal": JOURNAL,
 }
 
@@ -103,6 +104,9 @@ class ConnectorSettings(BaseModel):
     """Seconds without a word after which a peer counts as silent."""
     backends: Annotated[tuple[str, ...], Field(min_length=1)] = ("UCX",)
     """NIXL backends, the first that takes the memory is used."""
+    key_overlap: Annotated[float, Field(gt=0, le=3_600)] = OVERLAP
+    """Seconds for which a key is used on after its successor was found in the key file: more than a kubelet takes to refresh
+    the files of its pods."""
     journal: Path | None = None
     """Debug log of the exchange (`TANDEM_JOURNAL`), for `python -m tandem_connector.vllm.replay`. None: none."""
 

@@ -31,7 +31,8 @@ from tandem_connector.vllm.drain_mark import DrainMark, mark_of
 from tandem_connector.vllm.draining import DrainOrder
 from tandem_connector.vllm.engine_process import EngineProcess
 from tandem_connector.vllm.incarnations import Incarnations
-from tandem_connector.vllm.keys import CurveKeys
+from tandem_connector.vllm.key_file import KeyFile
+from tandem_connector.vllm.keyring import Keyring, Keys
 from tandem_connector.vllm.network.endpoint import Endpoint
 from tandem_connector.vllm.network.events import Event, PeerReplaced
 from tandem_connector.vllm.network.greeting import Identity
@@ -77,11 +78,15 @@ class Surroundings:
     """All of them. `take` and `wait` are for the scheduler's thread, the others for any."""
 
     def __init__(
-        self, me: EngineId, settings: ConnectorSettings, keys: CurveKeys | None, engine: EngineProcess
+        self, me: EngineId, settings: ConnectorSettings, keyring: Keyring | None, engine: EngineProcess
     ) -> None:
         self._me = me
         self._settings = settings
-        self._keys = keys
+        self._keyring = keyring
+        self._keys: Keys | None = None
+        self.seal = Seal.without_keys()
+        """For notes, by the keys of now."""
+        self._key_file: KeyFile | None = None
         self._engine = engine
         self._news: deque[Told] = deque()
         self._drain: Drain | None = None
@@ -121,7 +126,11 @@ class Surroundings:
             return
         bind = Endpoint(self._settings.listen_host, self._settings.listen_port)
         settings = NetworkSettings(liveness=LivenessSettings(silent_after=self._settings.silent_after))
+        if self._keyring is not None:
+            self._use(self._keyring.at(time.monotonic()))
         self._network = Network(Identity(self._me, hello), bind, self._keys, self._told, settings=settings)
+        if self._keyring is not None and self._settings.keys_file is not None:
+            self._key_file = KeyFile(self._settings.keys_file, self._keyring, self._use)
         if self._settings.role is Role.DECODE:
             self.asker = self._asker(self._network, block_size, model)
         if self._settings.status_file is not None:
@@ -136,12 +145,11 @@ class Surroundings:
             patience=Seconds(self._settings.patience),
             rest=Seconds(self._settings.rest),
         )
-        seal = seal_of(self._keys)
         caller = self._caller = PrefillCaller(self._call_ended, HttpSettings(api_key=self._settings.api_key))
         return Asker(
             Asking(settings),
             caller=caller,
-            call_of=lambda start: prefill_call(start, me=self._me, model=model, seal=seal),
+            call_of=lambda start: prefill_call(start, me=self._me, model=model, seal=self.seal),
             send=network.send,
             loads=self._loads,
             decided=self._decided,
@@ -238,7 +246,7 @@ class Surroundings:
 
     def close(self) -> None:
         """End all threads."""
-        for part in (self._file, self._mark, self.asker, self._network, self._alarm, self._doorbell):
+        for part in (self._file, self._key_file, self._mark, self.asker, self._network, self._alarm, self._doorbell):
             if part is not None:
                 part.close()
         if self._caller is not None:
@@ -294,6 +302,11 @@ class Surroundings:
             self._drain, self._heir = change.table.drain, change.table.heir
             self._follow()
 
+    def _use(self, keys: Keys) -> None:
+        self._keys, self.seal = keys, keys.seal
+        if self._network is not None:
+            self._network.set_keys(keys)
+
     def _marked(self) -> None:
         with self._following:
             self._told_to_end = True
@@ -343,8 +356,3 @@ class Surroundings:
         if self.asker is not None:
             self.asker.drain(drains=drain is not None)
         return DrainOrder(drain is not None, successor)
-
-
-def seal_of(keys: CurveKeys | None) -> Seal:
-    """The seal of a resource's notes."""
-    return Seal.without_keys() if keys is None else Seal(keys.secret)

@@ -18,7 +18,7 @@ from tandem_connector.contract.environment import KEYS_FILE
 from tandem_connector.contract.keys import ExchangeKey
 from tandem_connector.contract.peers import Peer
 from tandem_connector.contract.types import Role
-from tandem_connector.vllm.keys import CurveKeys, load_keys
+from tandem_connector.vllm.keys import CurveKeys, load_key
 
 PATIENCE = 3.0
 """Seconds, besides 10 ms for each token, for which decode waits for a prefill engine that shows no progress."""
@@ -61,7 +61,7 @@ def three(reference: Reference, model: Path, tmp_path_factory: pytest.TempPathFa
             other=spec(Role.DECODE, "1", *MIDDLE_POOL),
         )
         engines.wait_for_connections()
-        yield Three(engines, model, load_keys(key))
+        yield Three(engines, model, CurveKeys.of(load_key(key)))
 
 
 def tell_decode(pair: Pair, *peers: Peer) -> None:

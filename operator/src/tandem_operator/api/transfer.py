@@ -37,7 +37,7 @@ class Auth(ApiModel):
     secret_ref: SecretKey
     """Secret key that holds a key file, as `{"version": 1, "secretKey": "<64 hexadecimal digits>"}`.
 
-    Engines read it when they start: after a change of the Secret's content, restart them."""
+    To rotate it, write another one there that names the former as `previousSecretKey`: engines that run take it up."""
 
 
 class Transfer(ApiModel, json_schema_extra=rules(TRANSFER_RULES)):

@@ -63,11 +63,10 @@ def _source(resolved: Resolved, transfer: PushTransfer) -> KeySource:
 
 
 def _secret(resolved: Resolved, name: str) -> Manifest:
-    """The Secret without its data. A key is never changed in place: engines read it once, when they start."""
+    """The Secret without its data. It isn't immutable: engines take up another key in place, and a kubelet doesn't refresh those."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": metadata(resolved, name, labels(resolved.name, _COMPONENT, ENGINE_APPLICATION)),
         "type": "Opaque",
-        "immutable": True,
     }

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tandem_connector.contract.environment import API_KEY
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import (
     COMPLETE_ANNOTATION,
@@ -18,7 +19,7 @@ from tandem_operator.api.names import (
 from tandem_operator.plan.children import ENGINE_APPLICATION, labels, metadata
 from tandem_operator.plan.engines import part
 from tandem_operator.plan.resolved import PushTransfer, Resolved
-from tandem_operator.plan.revision import Part, Revision, given_of, hash_of
+from tandem_operator.plan.revision import ENGINE_CONTAINER, Part, Revision, given_of, hash_of
 from tandem_operator.plan.sets import EngineSet
 from tandem_operator.plan.types import Manifest, Observed
 
@@ -93,18 +94,20 @@ def _rendered(resolved: Resolved, given: str, number: int) -> Revision:
     parts = {role: part(resolved, resolved.pools[role]) for role in Role}
     # An engine's version is told to nobody, and parts engines all the same.
     name = hash_of([resolved.version, *([each.template, dict(each.launch or {})] for each in parts.values())])
-    return Revision(name, parts, given=given, beside=_beside(resolved, name), number=number)
+    return Revision(name, parts, given=given, beside=_beside(resolved, parts[Role.DECODE], name), number=number)
 
 
-def _beside(resolved: Resolved, name: str) -> str:
+def _beside(resolved: Resolved, decode: Part, name: str) -> str:
     """The same for revisions of which any may answer any client, behind one front door.
 
     With `NixlPull` the front door takes any prefill and any decode engine for a request, so there may be one revision at a time.
-    A router is told once how many data-parallel ranks a pod has.
+    A router is told once how many data-parallel ranks a pod has. A client has one API key, which it changes at one moment.
     """
     model = [resolved.model.name, resolved.model.revision, resolved.model.served_name]
     one_of_many = None if isinstance(resolved.transfer, PushTransfer) else name
-    return hash_of([*model, resolved.pools[Role.DECODE].data, one_of_many])
+    containers = {each["name"]: each for each in decode.template["spec"]["containers"]}
+    keys = [each for each in containers[ENGINE_CONTAINER].get("env") or () if each["name"] == API_KEY]
+    return hash_of([*model, resolved.pools[Role.DECODE].data, one_of_many, *keys])
 
 
 def _read(manifest: Manifest) -> Revision | None:

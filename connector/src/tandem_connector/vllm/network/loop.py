@@ -28,6 +28,7 @@ from tandem_connector.exchange.commands import DropPeer, Send
 from tandem_connector.exchange.liveness import Liveness
 from tandem_connector.exchange.timers import Timers
 from tandem_connector.exchange.types import EngineId, Seconds, WantId
+from tandem_connector.vllm.keyring import Keys
 from tandem_connector.vllm.network.counts import NetworkCounts
 from tandem_connector.vllm.network.endpoint import Endpoint
 from tandem_connector.vllm.network.events import (
@@ -56,7 +57,14 @@ class SetPeers:
     """Not to be connected to; where there is a connection, it stays."""
 
 
-NetworkCommand: TypeAlias = SetPeers | Send | DropPeer
+@dataclass(frozen=True, slots=True)
+class SetKeys:
+    """These are the keys to use."""
+
+    keys: Keys
+
+
+NetworkCommand: TypeAlias = SetPeers | SetKeys | Send | DropPeer
 
 
 @dataclass(slots=True)
@@ -99,6 +107,10 @@ class NetworkLoop:
         self._liveness = Liveness(settings.liveness)
         self._hellos: Timers[EngineId] = Timers()
         self._speakers = Speakers()
+        self._key_attempt = self._next_attempt(self._now())
+        """When to try other keys; None with a single one."""
+        self._unconnected: frozenset[EngineId] = frozenset()
+        """Peers that were not reached by the last time."""
         self._turned = self._now()
         """When the last turn's wait ended."""
         self._judge_from = self._turned
@@ -128,6 +140,9 @@ class NetworkLoop:
         match command:
             case SetPeers(peers, kept):
                 self._set_peers(peers, kept)
+            case SetKeys(keys):
+                self._sockets.set_keys(keys)
+                self._key_attempt = self._next_attempt(self._now())
             case Send(peer, message):
                 self._send(peer, message)
             case DropPeer(peer, why):
@@ -316,6 +331,9 @@ class NetworkLoop:
     def _tick(self, now: Seconds) -> None:
         for peer in self._hellos.pop_due(now):
             self._greet(peer, now)
+        if self._key_attempt is not None and now >= self._key_attempt:
+            self._try_keys()
+            self._key_attempt = self._next_attempt(now)
         if now < self._judge_from:
             return
         change = self._liveness.tick(now)
@@ -325,9 +343,20 @@ class NetworkLoop:
         for peer in change.ping:
             self._send(peer, Ping((), (), WantId(0), self.waiting_tokens))
 
+    def _try_keys(self) -> None:
+        """Who can't be reached may listen with another key than the one that was tried, all the time since the last look."""
+        unconnected = self._sockets.unconnected()
+        tried = unconnected & self._unconnected
+        for peer in tried:
+            self._sockets.try_next_key(peer)
+        self._unconnected = unconnected - tried
+
+    def _next_attempt(self, now: Seconds) -> Seconds | None:
+        return Seconds(now + self._settings.key_attempt) if self._sockets.has_several_keys else None
+
     def _timeout(self) -> float | None:
         """Seconds until something is due, unless something comes."""
         judge = self._liveness.next_due()
-        due = [self._hellos.next_due(), None if judge is None else max(judge, self._judge_from)]
+        due = [self._hellos.next_due(), self._key_attempt, None if judge is None else max(judge, self._judge_from)]
         earliest = min((at for at in due if at is not None), default=None)
         return None if earliest is None else max(0.0, earliest - self._now())

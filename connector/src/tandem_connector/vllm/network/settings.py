@@ -30,5 +30,7 @@ class NetworkSettings:
     reconnect: float = 0.1
     """First pause before another attempt to connect; it doubles."""
     reconnect_longest: float = 2.0
+    key_attempt: float = 0.5
+    """How long to try to reach a peer by one key, at least, while there is another one."""
     linger: float = 0.5
     """How long what was sent may still go out when the network is closed."""

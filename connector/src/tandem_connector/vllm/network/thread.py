@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from tandem_connector.contract.messages import Message
 from tandem_connector.exchange.commands import DropPeer, Send
 from tandem_connector.exchange.types import EngineId
-from tandem_connector.vllm.keys import CurveKeys
+from tandem_connector.vllm.keyring import Keys
 from tandem_connector.vllm.network.counts import NetworkCounts
 from tandem_connector.vllm.network.endpoint import Endpoint
 from tandem_connector.vllm.network.events import Event
 from tandem_connector.vllm.network.greeting import Identity, Stage
 from tandem_connector.vllm.network.inbox import Inbox
-from tandem_connector.vllm.network.loop import NetworkCommand, NetworkLoop, SetPeers
+from tandem_connector.vllm.network.loop import NetworkCommand, NetworkLoop, SetKeys, SetPeers
 from tandem_connector.vllm.network.settings import NetworkSettings
 from tandem_connector.vllm.network.sockets import Sockets
 
@@ -37,7 +37,7 @@ class Network:
         self,
         identity: Identity,
         bind: Endpoint,
-        keys: CurveKeys | None,
+        keys: Keys | None,
         wake: Callable[[], None],
         *,
         settings: NetworkSettings | None = None,
@@ -115,6 +115,10 @@ class Network:
             kept: engines that are not to be connected to, and whose connections stay if they have joined.
         """
         self._order(SetPeers(dict(peers), frozenset(kept)))
+
+    def set_keys(self, keys: Keys) -> None:
+        """Use these from now on. What is on its way is lost when another key is listened with, as by a connection that breaks."""
+        self._order(SetKeys(keys))
 
     def send(self, peer: EngineId, message: Message) -> None:
         """Send a message to a peer that has joined. It is lost if there is no connection, or its queue is full."""
