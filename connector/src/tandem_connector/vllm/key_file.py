@@ -19,12 +19,15 @@ _EVERY: Final = 5.0
 class KeyFile:
     """Looks at the file, and at the clock, on a thread of its own."""
 
-    def __init__(self, path: Path, keyring: Keyring, changed: Callable[[Keys], None], *, every: float = _EVERY) -> None:
+    def __init__(
+        self, path: Path, keyring: Keyring, keys: Keys, changed: Callable[[Keys], None], *, every: float = _EVERY
+    ) -> None:
         """Begin.
 
         Args:
             path: the key file.
             keyring: given to this for good.
+            keys: those that are in use.
             changed: called on the looking thread with the keys to use from now on.
             every: seconds between two looks.
         """
@@ -32,7 +35,7 @@ class KeyFile:
         self._keyring = keyring
         self._changed = changed
         self._every = every
-        self._keys = keyring.at(time.monotonic())
+        self._keys = keys
         self._said = ""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tandem-keys", daemon=True)

@@ -129,8 +129,8 @@ class Surroundings:
         if self._keyring is not None:
             self._use(self._keyring.at(time.monotonic()))
         self._network = Network(Identity(self._me, hello), bind, self._keys, self._told, settings=settings)
-        if self._keyring is not None and self._settings.keys_file is not None:
-            self._key_file = KeyFile(self._settings.keys_file, self._keyring, self._use)
+        if self._keyring is not None and self._keys is not None and self._settings.keys_file is not None:
+            self._key_file = KeyFile(self._settings.keys_file, self._keyring, self._keys, self._use)
         if self._settings.role is Role.DECODE:
             self.asker = self._asker(self._network, block_size, model)
         if self._settings.status_file is not None:
