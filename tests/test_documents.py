@@ -31,6 +31,15 @@ def test_every_path_test_and_link_of_a_document_exists(document: Path) -> None:
     assert [f for path, f in named if f and f"def {f}(" not in path.read_text()] == []
 
 
+@pytest.mark.parametrize(("document", "heading"), [("failure-modes.md", ""), ("security.md", "## Threats")])
+def test_each_row_of_what_may_go_wrong_names_a_test(document: str, heading: str) -> None:
+    text = (ROOT / "docs" / document).read_text()
+    rows = [line for line in text[text.index(heading) :].splitlines() if line.startswith("| ")][1:]
+
+    assert len(rows) >= 15
+    assert [row for row in rows if not any(function for _, function in NAMED.findall(row.rsplit("|", 2)[1]))] == []
+
+
 def test_the_documents_name_tests_and_link_each_other() -> None:
     texts = [document.read_text() for document in DOCUMENTS]
 
