@@ -2,10 +2,12 @@
 """Debian's nginx as a process of this machine, with the files of `manifests/samples/nginx-front-door.yaml`."""
 
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -25,6 +27,36 @@ while read -r address; do
 done < {addresses}
 """
 """In place of DNS."""
+_TURN = re.compile(r'session="(?P<session>[^"]*)" .* engines="(?P<engines>[^"]*)"')
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What nginx logs of one."""
+
+    session: str
+    engines: tuple[str, ...]
+    """The addresses of all that were asked; the last one's answer was passed on."""
+
+
+def turns(log: Iterable[str]) -> list[Turn]:
+    """All in these lines."""
+    return [
+        Turn(found["session"], tuple(each.rpartition(":")[0] for each in found["engines"].split(", ")))
+        for found in map(_TURN.search, log)
+        if found
+    ]
+
+
+def retries(log: Iterable[str]) -> int:
+    """How often another engine was asked for a turn."""
+    return sum(len(turn.engines) - 1 for turn in turns(log))
+
+
+def known(log: Iterable[str]) -> set[str]:
+    """The addresses that nginx was last told of."""
+    told = [line.split()[1:] for line in log if line.startswith("engines:")]
+    return set(told[-1]) if told else set()
 
 
 class Nginx:
@@ -53,14 +85,12 @@ class Nginx:
         unfinished.replace(self._addresses)
 
     def knows(self) -> set[str]:
-        """The addresses that nginx was last told of."""
-        told = [line.split()[1:] for line in self.output.read_text().splitlines() if line.startswith("engines:")]
-        return set(told[-1]) if told else set()
+        """The addresses that it was last told of."""
+        return known(self.output.read_text().splitlines())
 
     def retries(self) -> int:
-        """Turns that another engine was asked for: nginx logs all that it asked."""
-        lines = self.turns.read_text().splitlines()
-        return sum(line.partition('engines="')[2].partition('"')[0].count(", ") for line in lines)
+        """How often another engine was asked for a turn."""
+        return retries(self.turns.read_text().splitlines())
 
     def end(self) -> None:
         """Tell it to end, as a kubelet does."""

@@ -25,8 +25,11 @@ AS_DEPLOYED = tuple(word for option, value in FAULTS for word in (option, str(va
 
 
 @contextmanager
-def running_router(log: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """vllm-router over all stand-ins with `consistent_hash` at `URL`; its output goes to `log`.
+def running_router(log: Path, arguments: Sequence[str], *, host: str = _HOST) -> Iterator[str]:
+    """vllm-router over all stand-ins with `consistent_hash`, at this host, by default that of `URL`; its output goes to `log`.
+
+    Returns:
+        Its URL.
 
     Raises:
         BuildError: its environment could not be built.
@@ -34,21 +37,22 @@ def running_router(log: Path, arguments: Sequence[str]) -> Iterator[None]:
     workers = [f"http://{host}:{PORT}" for host in HOSTS]
     command = [
         *(_python(), "-m", "vllm_router.launch_router", "--worker-urls", *workers, "--policy", "consistent_hash"),
-        *("--host", _HOST, "--port", str(_PORT), "--prometheus-host", _HOST, "--prometheus-port", str(_METRICS_PORT)),
+        *("--host", host, "--port", str(_PORT), "--prometheus-host", host, "--prometheus-port", str(_METRICS_PORT)),
         *arguments,
     ]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
         try:
-            wait_until("vllm-router", lambda: in_use() == len(HOSTS), WITHIN)
-            yield
+            url = f"http://{host}:{_PORT}"
+            wait_until("vllm-router", lambda: in_use(url) == len(HOSTS), WITHIN)
+            yield url
         finally:
             process.kill()
 
 
-def in_use() -> int:
+def in_use(url: str = URL) -> int:
     """How many engines it takes for well."""
     with suppress(httpx.TransportError):
-        return int(httpx.get(f"{URL}/readiness", timeout=10.0).json().get("healthy_workers", 0))
+        return int(httpx.get(f"{url}/readiness", timeout=10.0).json().get("healthy_workers", 0))
     return 0
 
 

@@ -2,8 +2,8 @@
 """A server that a front door takes for a decode engine, and that computes nothing.
 
 Run as `python -m e2e.front_door.stand_in HOST PORT [fails]`. It answers chats of up to five tokens, whole or streamed, a token in
-0.1 s, and calls its model by its address. With `fails` it is well by its `/health`, and answers every turn with 500. A stream that
-is asked for with `"stalls": true` never gets further than its first token.
+0.1 s, and calls its model by its address. What it says in a whole answer is what it was asked, as JSON. With `fails` it is well by its
+`/health`, and answers every turn with 500. A stream that is asked for with `"stalls": true` never gets further than its first token.
 """
 
 import json
@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(tokens, stalls=body.get("stalls", False))
         else:
             time.sleep(tokens * _TOKEN_SECONDS)
-            self._answer(200, json.dumps(_said("message", "stop")).encode())
+            self._answer(200, json.dumps(_said("message", "stop", json.dumps(body))).encode())
 
     def _stream(self, tokens: int, *, stalls: bool) -> None:
         self.send_response(200)
@@ -66,8 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-def _said(kind: str, finish_reason: str | None) -> dict[str, Any]:
-    choice = {"index": 0, kind: {"role": "assistant", "content": "x"}, "finish_reason": finish_reason}
+def _said(kind: str, finish_reason: str | None, content: str = "x") -> dict[str, Any]:
+    choice = {"index": 0, kind: {"role": "assistant", "content": content}, "finish_reason": finish_reason}
     return {"model": ":".join(sys.argv[1:3]), "choices": [choice]}
 
 

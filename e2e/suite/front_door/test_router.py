@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm-router 0.1.17 with what the operator tells it of faults, over three stand-ins for decode engines."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import httpx
 import pytest
 
 from e2e.cluster.progress import wait_until
+from e2e.engine.model import MODEL_NAME
 from e2e.front_door.load import End, Load
 from e2e.front_door.router import AS_DEPLOYED, URL, in_use, retries, running_router
 from e2e.front_door.stand_ins import HOSTS, PORT, StandIns, ask, busiest, running, who_serves
@@ -112,6 +114,42 @@ def test_a_server_that_fails_every_turn_is_noticed_by_no_client(engines: StandIn
     assert load.tally.count(End.ANSWERED) == len(load.tally.ended), load.tally
     now = who_serves(URL, SESSIONS)
     assert all(now[session] == host for session, host in served.items() if host != victim)
+
+
+@pytest.mark.usefixtures("router")
+def test_two_replicas_send_each_session_to_the_same_engine(engines: StandIns, tmp_path: Path) -> None:
+    with running_router(tmp_path / "second.log", AS_DEPLOYED, host="127.0.0.9") as second:
+        assert who_serves(second, SESSIONS) == who_serves(URL, SESSIONS)
+        engines.kill(busiest(who_serves(URL, SESSIONS)))
+        wait_until("both to leave it alone", lambda: in_use() == in_use(second) == 2, 60)
+        assert who_serves(second, SESSIONS) == who_serves(URL, SESSIONS)
+
+
+@pytest.mark.usefixtures("engines")
+def test_with_round_robin_a_session_goes_to_all_engines_by_turns(tmp_path: Path) -> None:
+    with running_router(tmp_path / "router.log", (*AS_DEPLOYED, "--policy", "round_robin")) as url:
+        served = [who_serves(url, ["session"])["session"] for _ in range(2 * len(HOSTS))]
+    assert served[: len(HOSTS)] == served[len(HOSTS) :]
+    assert set(served) == set(HOSTS)
+
+
+@pytest.mark.usefixtures("engines", "router")
+def test_it_passes_on_what_is_said_of_functions_but_whether_they_are_strict() -> None:
+    function = {"name": "move", "parameters": {"type": "object", "properties": {"sessions": {"type": "integer"}}}}
+    body = {
+        "model": MODEL_NAME,
+        "messages": [{"role": "user", "content": "Go on"}],
+        "max_tokens": 1,
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": {"type": "function", "function": {"name": "move"}},
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "moved", "schema": function["parameters"]}},
+        "logit_bias": {"60": 50},
+    }
+    strict = {**body, "tools": [{"type": "function", "function": {**function, "strict": True}}]}
+    answer = httpx.post(f"{URL}/v1/chat/completions", json=strict, timeout=30.0).raise_for_status()
+    passed_on = json.loads(answer.json()["choices"][0]["message"]["content"])
+    assert {name: passed_on.get(name) for name in body} == body
 
 
 @pytest.mark.usefixtures("engines", "router")
