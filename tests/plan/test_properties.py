@@ -147,6 +147,7 @@ def test_a_status_that_was_written_is_followed_by_the_same_one_without_events(se
         sets=done.sets,
         revisions=done.revisions,
         front_door=done.front_door,
+        scalers=done.scalers,
         pods=done.pods,
         nodes=done.nodes,
     )

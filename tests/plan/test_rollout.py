@@ -370,3 +370,58 @@ def test_pairs_never_cross_revisions() -> None:
         for pod in cluster.pods():
             for peer in pod.table.peers if pod.table else ():
                 assert peer.role is pod.role or revision_of.get(peer.pod, pod.revision) == pod.revision
+
+
+def heirs_of(cluster: Cluster, revision: str) -> dict[str, str]:
+    """By pod of the revision, the revision of the heir in its table."""
+    of = {pod.peer.engine: pod.revision for pod in cluster.pods() if pod.peer}
+    found = {pod.name: pod.table.heir for pod in cluster.pods() if pod.revision == revision and pod.table}
+    return {name: of[heir] for name, heir in found.items() if heir}
+
+
+def in_the_midst(resource: ResourceBuilder, change: ResourceBuilder) -> tuple[Cluster, str, str]:
+    """A cluster with engines of two revisions that are ready, and the revisions' names."""
+    cluster = running(resource)
+    old = only(cluster)
+    cluster.edit(change)
+    for happens in (cluster.look, cluster.control, cluster.start, cluster.look):
+        happens()
+    (new,) = cluster.revisions() - {old}
+    return cluster, old, new
+
+
+def test_conversations_move_to_the_new_revision_where_it_can_use_what_the_old_one_holds() -> None:
+    resource = a_service(1, 3)
+    cluster, old, new = in_the_midst(resource, resource.with_arguments("--max-num-seqs=8"))
+    heirs = heirs_of(cluster, old)
+    assert heirs["qwen-decode-2"] == heirs["qwen-decode-1"] == new, (
+        "those that end first, as many as one engine succeeds"
+    )
+    assert heirs["qwen-decode-0"] == old
+    assert heirs["qwen-prefill-0"] == new
+    assert set(heirs_of(cluster, new).values()) <= {new}
+    cluster.look()
+    before = cluster.snapshot()
+    cluster.look()
+    assert cluster.snapshot() == before
+    cluster.settle()
+    assert only(cluster) == new
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed,
+        lambda resource: resource.with_arguments("--max-model-len=8192"),
+        lambda resource: resource.with_spec("engine", "env", value=[{"name": "A", "value": "b"}]),
+        lambda resource: resource.with_spec("model", "revision", value="other"),
+        lambda resource: resource.with_tensor(2),
+    ],
+)
+def test_they_stay_where_what_it_holds_may_be_something_else(change: Any) -> None:
+    resource = a_service(1, 3)
+    cluster, old, _ = in_the_midst(resource, change(resource))
+    assert set(heirs_of(cluster, old).values()) == {old}
+    for pod in cluster.pods():
+        of = {each.name: each.revision for each in cluster.pods()}
+        assert {of[peer.pod] for peer in (pod.table.peers if pod.table else ())} <= {pod.revision}

@@ -11,6 +11,7 @@ from tandem_operator.api.names import (
     CONFIG_HASH_ANNOTATION,
     DATA_LABEL,
     ENGINE_LABEL,
+    KIN_LABEL,
     PEERS_ANNOTATION,
     REVISION_LABEL,
     TENSOR_LABEL,
@@ -19,6 +20,7 @@ from tandem_operator.api.names import (
 from tandem_operator.plan import accelerate
 from tandem_operator.plan.children import ENGINE_APPLICATION, labels, metadata, selector
 from tandem_operator.plan.keys import key_mounts, key_variables, key_volumes
+from tandem_operator.plan.kin import kin_of
 from tandem_operator.plan.launch import LAUNCH_DIRECTORY, LAUNCH_SCRIPT, MODELS_PATH, launch_script
 from tandem_operator.plan.overlay import overlaid
 from tandem_operator.plan.resolved import Pool, Resolved
@@ -111,6 +113,7 @@ def _template(resolved: Resolved, pool: Pool, launch: Mapping[str, str]) -> dict
                 **_labels(resolved, pool.role),
                 ENGINE_LABEL: resolved.name,
                 TENSOR_LABEL: str(pool.tensor),
+                **({KIN_LABEL: kin} if (kin := kin_of(resolved, pool)) else {}),
                 **({DATA_LABEL: str(pool.data)} if pool.data > 1 else {}),
             },
             "annotations": {CONFIG_HASH_ANNOTATION: hash_of(dict(launch))},

@@ -22,7 +22,10 @@ _LOOKED_AT: Final = 120
 
 
 def heirs(
-    pods: Mapping[str, EnginePod], kinds: Mapping[str, tuple[str, ...]], peers: Mapping[str, Set[str]]
+    pods: Mapping[str, EnginePod],
+    kinds: Mapping[str, tuple[str, ...]],
+    peers: Mapping[str, Set[str]],
+    target: str | None = None,
 ) -> dict[str, str]:
     """By UID of each engine that has a process: the UID of its heir, if there is one.
 
@@ -31,6 +34,9 @@ def heirs(
     nodes end with all that is on them; then one that has a peer in common, since these will ask for the same conversations; then one
     that is ready; then the first of the StatefulSet, which ends last.
 
+    An engine of another revision than the one that engines are brought to has an heir of that one, as soon as one is ready and can
+    use what it holds; those that end first come first. Till then, and where there aren't enough, its heir is of its own revision.
+
     An engine that leaves (its pod is being deleted, or its node doesn't answer) learns nothing new: it keeps its heir as long as that
     one's process runs.
 
@@ -38,23 +44,30 @@ def heirs(
         pods: by UID.
         kinds: by UID, what engines must have in common.
         peers: by UID, those that each is paired with.
+        target: the revision that engines are brought to; None: each to its own.
     """
     alike: dict[tuple[Role, tuple[str, ...]], list[EnginePod]] = defaultdict(list)
     for pod in sorted(pods.values(), key=lambda each: (each.ordinal, each.uid)):
         if pod.exchanges and pod.peer:
             alike[pod.role, kinds[pod.uid]].append(pod)
     ranks = {pod.uid: pod.ranks for pod in pods.values()}
-    return {uid: heir for members in alike.values() for uid, heir in _Alike(members, peers, ranks).decide().items()}
+    return {
+        uid: heir for members in alike.values() for uid, heir in _Alike(members, peers, ranks, target).decide().items()
+    }
 
 
 class _Alike:
     """Engines that may succeed each other."""
 
-    def __init__(self, members: Sequence[EnginePod], peers: Mapping[str, Set[str]], ranks: Mapping[str, int]) -> None:
+    def __init__(
+        self, members: Sequence[EnginePod], peers: Mapping[str, Set[str]], ranks: Mapping[str, int], target: str | None
+    ) -> None:
         self._members = members
+        self._target = target
         self._peers = peers
         self._by_engine = {pod.peer.engine: pod for pod in members if pod.peer}
         self._staying = {pod.uid: pod for pod in members if pod.peer and pod.peer.state is not EngineState.DRAINING}
+        self._is_one_revision = len({pod.revision for pod in members}) == 1
         self._found: dict[str, str] = {}
         self._succeeded: Counter[str] = Counter()
         self._known = Counter({pod.uid: sum(ranks.get(peer, 1) for peer in peers[pod.uid]) for pod in members})
@@ -70,21 +83,51 @@ class _Alike:
         lacking = []
         for pod in self._staying.values():
             heir = present[pod.uid]
-            if heir and not heir.node_closed and self._may_take(pod, heir):
+            if heir and self._is_as_good(pod, heir) and not heir.node_closed and self._may_take(pod, heir):
                 self._name(pod, heir)
             else:
                 lacking.append(pod)
+        lacking = self._after_those_ahead(lacking)
+        keeping = {pod.uid: heir for pod in lacking if (heir := present[pod.uid]) and heir.revision == pod.revision}
+        for pod in lacking:
+            heir = keeping.get(pod.uid)
+            if heir and not heir.node_closed and self._may_take(pod, heir):
+                self._name(pod, heir)
         on_open, on_closed = self._free(closed=False), self._free(closed=True)
         for pod in lacking:
-            heir, found = present[pod.uid], self._best(pod, on_open)
+            if pod.uid in self._found:
+                continue
+            heir, found = keeping.get(pod.uid), self._best(pod, self._own(pod, on_open))
             if found is None and heir and self._may_take(pod, heir):
                 found = heir
-            found = found or self._best(pod, on_closed)
+            found = found or self._best(pod, self._own(pod, on_closed))
             if found:
                 self._name(pod, found)
                 if self._succeeded[found.uid] == MOST_SUCCEEDED:
                     (on_closed if found.node_closed else on_open).pop(found.uid, None)
         return self._found
+
+    def _after_those_ahead(self, lacking: Sequence[EnginePod]) -> list[EnginePod]:
+        """Who still lacks an heir when engines of other revisions were given those of the target, the last of their sets first."""
+        for pod in reversed(lacking):
+            if pod.revision != self._target and (found := self._best(pod, self._ahead())):
+                self._name(pod, found)
+        return [pod for pod in lacking if pod.uid not in self._found]
+
+    def _ahead(self) -> dict[str, EnginePod]:
+        free = self._free(closed=False)
+        return {uid: each for uid, each in free.items() if each.ready and each.revision == self._target}
+
+    def _own(self, pod: EnginePod, free: Mapping[str, EnginePod]) -> Mapping[str, EnginePod]:
+        if self._is_one_revision:
+            return free
+        return {uid: each for uid, each in free.items() if each.revision == pod.revision}
+
+    def _is_as_good(self, pod: EnginePod, heir: EnginePod) -> bool:
+        """Whether the heir needn't be changed for one of the target."""
+        if heir.revision == self._target:
+            return True
+        return heir.revision == pod.revision and (pod.revision == self._target or self._is_one_revision)
 
     def _present(self, pod: EnginePod) -> EnginePod | None:
         heir = pod.table.heir if pod.table else None

@@ -14,6 +14,7 @@ from tandem_connector.contract.types import EngineId, EngineState, Role
 from tandem_operator.api.names import (
     DATA_LABEL,
     FORMER_PEERS_ANNOTATION,
+    KIN_LABEL,
     NETWORK_LAYER_LABEL_PREFIX,
     PEERS_ANNOTATION,
     REVISION_LABEL,
@@ -51,6 +52,8 @@ class EnginePod:
     uid: str
     role: Role
     revision: str
+    kin: str
+    """Which engines of its role can use what it holds; empty where that isn't known."""
     template: str
     """Which template of its StatefulSet the pod was made from."""
     ready: bool
@@ -164,6 +167,7 @@ def _read(manifest: Manifest, nodes: Mapping[str, Manifest]) -> EnginePod | None
         uid=metadata["uid"],
         role=role,
         revision=labels.get(REVISION_LABEL, ""),
+        kin=labels.get(KIN_LABEL, ""),
         template=labels.get(_HASH_LABEL, ""),
         ready=ready,
         terminating=terminating,

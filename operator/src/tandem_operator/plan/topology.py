@@ -45,7 +45,8 @@ def pod_patches(observed: Observed, everyone: Sequence[EnginePod], course: Rollo
     used = {uid: pod for uid, pod in pods.items() if uid not in held}
     kinds = _kinds(tuple(pods.values()), single_zone=resolved.place.single_zone)
     peers = _peers(used, kinds, resolved.wiring.peers_per_decode)
-    heir_of = heirs(used, kinds, peers) if resolved.wiring.migrate else {}
+    kin = {uid: (pods[uid].kin or kind[0], *kind[1:]) for uid, kind in kinds.items()}
+    heir_of = heirs(used, kin, peers, course.target.name) if resolved.wiring.migrate else {}
     known = {**dict.fromkeys(held, frozenset()), **_with_heirs(peers, heir_of)}
     alive = living(observed)
     following = Generation(newest_generation(observed, everyone) + 1)
