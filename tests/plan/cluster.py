@@ -11,19 +11,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tandem_connector.contract.types import Role
-from tandem_operator.api.names import REVISION_LABEL, ROLE_LABEL, ROUTABLE_LABEL
-from tandem_operator.api.status import Status
+from tandem_operator.api.names import REVISION_LABEL, ROLE_LABEL
+from tandem_operator.api.status import Reason, Status
+from tandem_operator.plan import conversation
 from tandem_operator.plan.children import key_of
+from tandem_operator.plan.conversation import Result
 from tandem_operator.plan.outcome import outcome
 from tandem_operator.plan.plan import plan
 from tandem_operator.plan.pods import EnginePod, engine_pods
 from tandem_operator.plan.scaling import Numbers
 from tandem_operator.plan.types import Defaults, Manifest, ObjectKey, Observed, Outcome
+from tandem_operator.plan.verification import Report
 from tests.builders import DEFAULTS, a_deployment
 from tests.builders.pods import PodBuilder
 from tests.builders.resources import ResourceBuilder
 from tests.builders.surroundings import NOW
 
+SHOWN = Result(conversation.Standing.SHOWN, Reason.VERIFIED)
 STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -38,6 +42,7 @@ class Cluster:
         self.events: list[str] = []
         self.bad: Callable[[PodBuilder], bool] = lambda pod: False
         """Pods that never become ready."""
+        self._reports: tuple[Report, ...] = ()
         self._children: dict[ObjectKey, dict[str, Any]] = {}
         self._pods: dict[str, PodBuilder] = {}
         self._made = 0
@@ -56,13 +61,22 @@ class Cluster:
             *(self._applying(each) for each in planned.objects),
             *(self._deleting(each) for each in planned.obsolete),
             *(self._patching(each.name, each.labels, each.annotations) for each in planned.pod_patches),
+            *(self._evicting(each.name) for each in planned.evictions),
         ]
         for write in work[:writes]:
             write()
+        self._reports = ()
         if writes is None:
             found = self.report()
             self.status = found.status
             self.events += [event.reason for event in found.events]
+
+    def converse(self, result: Result = SHOWN) -> None:
+        """Each decode engine that may be conversed with is, about all its pairs, as the next look learns."""
+        for each in self.report().targets:
+            engines = {each.pod: each.place.engine, **{uid: place.engine for uid, place in each.prefills.items()}}
+            results = {str(place.engine): result for place in each.prefills.values()}
+            self._reports += (Report(engines=engines, decode=each.pod, results=results, fabrics={}),)
 
     def report(self) -> Outcome:
         return outcome(self.observed(), self.defaults, self.at)
@@ -121,8 +135,10 @@ class Cluster:
 
     def snapshot(self) -> Any:
         sets = sorted((each["metadata"]["name"], each["spec"]["replicas"]) for each in self.sets())
-        pods = sorted((name, pod.build()["metadata"]["labels"].get(ROUTABLE_LABEL)) for name, pod in self._pods.items())
-        return sets, pods, sorted(key for key in self._children if key.kind == "ControllerRevision")
+        known = self.pods()
+        pods = [(pod.name, pod.labelled_routable) for pod in known]
+        told = [(pod.ready, pod.annotations) for pod in known], len(self._reports)
+        return sets, pods, told, sorted(key for key in self._children if key.kind == "ControllerRevision")
 
     def sets(self) -> list[dict[str, Any]]:
         return [each for key, each in self._children.items() if key.kind == "StatefulSet"]
@@ -170,6 +186,7 @@ class Cluster:
             front_door=a_deployment(),
             owned=frozenset(self._children),
             pods=tuple(pod.build() for pod in self._pods.values()),
+            reports=self._reports,
         )
 
     def _held(self, stateful_set: Manifest) -> int:
@@ -201,6 +218,12 @@ class Cluster:
     def _patching(self, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Callable[[], None]:
         def write() -> None:
             self._pods[name] = self._pods[name].patched(labels, annotations)
+
+        return write
+
+    def _evicting(self, name: str) -> Callable[[], None]:
+        def write() -> None:
+            self._pods[name] = self._pods[name].terminating()
 
         return write
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from tandem_connector.contract.types import Role
-from tandem_operator.api.names import GIVEN_UP_ANNOTATION
+from tandem_operator.api.names import COMPLETE_ANNOTATION, GIVEN_UP_ANNOTATION
+from tandem_operator.api.status import Reason
+from tandem_operator.plan.conversation import Result, Standing
 from tandem_operator.plan.scaling import Numbers
 from tests.builders import a_resource
 from tests.builders.resources import ResourceBuilder
@@ -18,6 +20,7 @@ P, D = Role.PREFILL, Role.DECODE
 
 def a_service(prefill: int = 1, decode: int = 2, **rollout: Any) -> ResourceBuilder:
     resource = a_resource().on("p5en.48xlarge").with_prefill(prefill).with_decode(decode)
+    resource = resource.with_spec("verification", value={"enabled": False})
     return resource.with_spec("rollout", value=rollout) if rollout else resource
 
 
@@ -425,3 +428,88 @@ def test_they_stay_where_what_it_holds_may_be_something_else(change: Any) -> Non
     for pod in cluster.pods():
         of = {each.name: each.revision for each in cluster.pods()}
         assert {of[peer.pod] for peer in (pod.table.peers if pod.table else ())} <= {pod.revision}
+
+
+def unproven(resource: ResourceBuilder) -> Cluster:
+    """In the midst of a roll-out whose new engines are ready, and haven't shown that KV moves."""
+    cluster = running(resource.with_spec("verification", value={"enabled": True}))
+    cluster.edit(changed(cluster.resource))
+    cluster.settle()
+    return cluster
+
+
+def test_a_new_revision_takes_no_turns_until_kv_was_seen_to_move_between_its_engines() -> None:
+    cluster = unproven(a_service(1, 2))
+    assert len(cluster.revisions()) == 2
+    assert cluster.taking_turns() == (1, 2), "the old ones"
+    assert cluster.held() == (2, 3), "none of them goes"
+    assert "once KV was seen to move" in condition(cluster, "Progressing")[2]
+    cluster.converse()
+    cluster.look()
+    cluster.look()
+    assert cluster.taking_turns() == (2, 3)
+    cluster.settle()
+    assert len(cluster.revisions()) == 1, "later ones take turns as they are ready"
+    assert cluster.held() == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda resource: resource.with_spec("verification", value={"enabled": False}),
+        lambda resource: resource.with_prefill(0),
+    ],
+)
+def test_where_it_cannot_be_seen_nobody_waits_for_it(change: Any) -> None:
+    cluster = unproven(a_service(1, 2))
+    cluster.edit(change(cluster.resource))
+    cluster.settle()
+    assert len(cluster.revisions()) == 1
+
+
+def test_an_engine_that_asks_for_a_key_is_not_waited_for() -> None:
+    cluster = unproven(a_service(1, 2))
+    cluster.converse(Result(Standing.OPEN, Reason.KEY_REQUIRED, "why"))
+    cluster.settle()
+    assert len(cluster.revisions()) == 1
+
+
+def test_where_nobody_else_takes_turns_new_ones_do_without_a_proof() -> None:
+    cluster = unproven(a_service(1, 2))
+    (new,) = cluster.revisions() - {pod.revision for pod in cluster.pods() if pod.takes_requests}
+    cluster.fail(lambda name: new[:5] not in name)
+    cluster.settle()
+    assert cluster.taking_turns() == (1, 2)
+    assert cluster.revisions() == {new}
+
+
+def test_one_that_never_shows_that_kv_moves_is_rolled_back_and_says_why() -> None:
+    cluster = unproven(a_service(1, 1, progressDeadline="10m"))
+    (old,) = {pod.revision for pod in cluster.pods() if pod.takes_requests}
+    cluster.converse(Result(Standing.FAILED, Reason.WRONG_OUTPUT, "other words"))
+    cluster.settle()
+    assert cluster.taking_turns() == (1, 1)
+    cluster.wait(timedelta(minutes=11))
+    cluster.settle()
+    assert only(cluster) == old
+    assert condition(cluster, "Degraded")[1] == "RolledBack"
+    assert "KV was not seen to move" in condition(cluster, "Degraded")[2]
+    assert "other words" in condition(cluster, "Degraded")[2]
+
+
+def test_only_engines_that_are_as_the_spec_says_are_conversed_with() -> None:
+    cluster = unproven(a_service(1, 1))
+    takes_turns = {pod.uid for pod in cluster.pods() if pod.takes_requests}
+    (target,) = cluster.report().targets
+    assert target.pod not in takes_turns
+
+
+def test_it_says_so_where_there_is_no_complete_revision_to_go_back_to() -> None:
+    cluster = unproven(a_service(1, 1, progressDeadline="10m"))
+    for record in cluster.records():
+        record["metadata"]["annotations"].pop(COMPLETE_ANNOTATION, None)
+    cluster.wait(timedelta(minutes=11))
+    cluster.settle()
+    assert len(cluster.revisions()) == 2
+    assert condition(cluster, "Degraded")[:2] == ("True", "ProgressDeadline")
+    assert "KV was not seen to move" in condition(cluster, "Degraded")[2]

@@ -34,7 +34,7 @@ class Rollout(ApiModel, json_schema_extra=rules(ROLLOUT_RULES)):
 
     With 0, or where the budget leaves no room, an old engine goes before a new one comes."""
     progress_deadline: Duration | None = None
-    """How long no new engine may become ready until the last complete revision comes back; default `1h`."""
+    """How long no new engine may become ready, or show that KV moves, until the last complete revision comes back; default `1h`."""
     paused: bool | None = None
     """Leave revisions as they are: none is started, and one that was begun goes neither on nor back; default false.
 

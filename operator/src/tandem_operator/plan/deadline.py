@@ -1,29 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a roll-out gets on: since when no engine of the new revision has become ready."""
+"""Whether a roll-out gets on: since when no engine of the new revision has become ready, or shown that KV moves."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from tandem_operator.api.status import ConditionStatus, ConditionType
 from tandem_operator.plan.pods import EnginePod
+from tandem_operator.plan.proof import why_not_shown
+from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.sets import EngineSet
 from tandem_operator.plan.troubles import pod_trouble
 from tandem_operator.plan.types import Manifest, Observed
 
 
 def why_missed(
-    observed: Observed, revision: str, patience: timedelta, sets: Sequence[EngineSet], pods: Sequence[EnginePod]
+    observed: Observed, resolved: Resolved, revision: str, sets: Sequence[EngineSet], pods: Sequence[EnginePod]
 ) -> str | None:
     """Why a revision's roll-out is to be given up; None while it isn't.
 
     A set that was made, a pod that was made or became ready, and one of another revision that is still given time to end, all count as
     progress. The time runs while the status says that there is progress, so that of a pause doesn't count.
     """
+    patience = resolved.pace.patience
     own = [each.manifest for each in sets if each.revision == revision]
     since = _progressing_since(observed)
     if not own or since is None or observed.at - max(since, *_signs(revision, own, pods)) < patience:
         return None
-    late = sorted((pod for pod in pods if pod.revision == revision and not pod.ready), key=lambda pod: pod.name)
+    made = [pod for pod in pods if pod.revision == revision]
+    late = sorted((pod for pod in made if not pod.ready), key=lambda pod: pod.name)
+    if made and not late and not any(pod.takes_requests for pod in made):
+        why = why_not_shown(resolved, made)
+        return f"KV was not seen to move between its engines in {_text(patience)}, so none took turns: {why}"
     found = [trouble.message for pod in late if (trouble := pod_trouble(pod))]
     why = found[0] if found else f"pod {late[0].name} is not ready" if late else "its pods are not made"
     return f"no engine became ready in {_text(patience)}: {why}"

@@ -97,31 +97,27 @@ class _Alike:
         for pod in lacking:
             if pod.uid in self._found:
                 continue
-            heir, found = keeping.get(pod.uid), self._best(pod, self._own(pod, on_open))
+            heir, found = keeping.get(pod.uid), self._best(pod, on_open[pod.revision])
             if found is None and heir and self._may_take(pod, heir):
                 found = heir
-            found = found or self._best(pod, self._own(pod, on_closed))
+            found = found or self._best(pod, on_closed[pod.revision])
             if found:
                 self._name(pod, found)
                 if self._succeeded[found.uid] == MOST_SUCCEEDED:
-                    (on_closed if found.node_closed else on_open).pop(found.uid, None)
+                    (on_closed if found.node_closed else on_open)[found.revision].pop(found.uid, None)
         return self._found
 
     def _after_those_ahead(self, lacking: Sequence[EnginePod]) -> list[EnginePod]:
         """Who still lacks an heir when engines of other revisions were given those of the target, the last of their sets first."""
+        if self._is_one_revision or self._target is None:
+            return list(lacking)
+        ahead = {uid: pod for uid, pod in self._free(closed=False)[self._target].items() if pod.ready}
         for pod in reversed(lacking):
-            if pod.revision != self._target and (found := self._best(pod, self._ahead())):
+            if pod.revision != self._target and (found := self._best(pod, ahead)):
                 self._name(pod, found)
+                if self._succeeded[found.uid] == MOST_SUCCEEDED:
+                    del ahead[found.uid]
         return [pod for pod in lacking if pod.uid not in self._found]
-
-    def _ahead(self) -> dict[str, EnginePod]:
-        free = self._free(closed=False)
-        return {uid: each for uid, each in free.items() if each.ready and each.revision == self._target}
-
-    def _own(self, pod: EnginePod, free: Mapping[str, EnginePod]) -> Mapping[str, EnginePod]:
-        if self._is_one_revision:
-            return free
-        return {uid: each for uid, each in free.items() if each.revision == pod.revision}
 
     def _is_as_good(self, pod: EnginePod, heir: EnginePod) -> bool:
         """Whether the heir needn't be changed for one of the target."""
@@ -151,12 +147,13 @@ class _Alike:
         if pod.uid in self._staying:
             self._succeeded[heir.uid] += 1
 
-    def _free(self, *, closed: bool) -> dict[str, EnginePod]:
-        """Those that can be somebody's heir, the best first."""
-        ordered = sorted(self._staying.values(), key=lambda pod: not pod.ready)
-        return {
-            pod.uid: pod for pod in ordered if pod.node_closed is closed and self._succeeded[pod.uid] < MOST_SUCCEEDED
-        }
+    def _free(self, *, closed: bool) -> Mapping[str, dict[str, EnginePod]]:
+        """By revision, those that can be somebody's heir, the best first."""
+        free: dict[str, dict[str, EnginePod]] = defaultdict(dict)
+        for pod in sorted(self._staying.values(), key=lambda pod: not pod.ready):
+            if pod.node_closed is closed and self._succeeded[pod.uid] < MOST_SUCCEEDED:
+                free[pod.revision][pod.uid] = pod
+        return free
 
     def _best(self, pod: EnginePod, free: Mapping[str, EnginePod]) -> EnginePod | None:
         beside = {other for peer in self._peers[pod.uid] for other in self._peers[peer]}

@@ -129,8 +129,13 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
             _until_quarantine(previous.quarantined, quarantine, now),
         ),
         scalers=scaler_statuses(observed, course.sized, roles, now) if course else {},
-        targets=targets(course.resolved, pods) if course else (),
+        targets=targets(course.resolved, _described(course, pods)) if course else (),
     )
+
+
+def _described(course: Rollout, pods: Sequence[EnginePod]) -> list[EnginePod]:
+    """Engines that are as the spec says: of others it isn't known what they serve, and from how many tokens on they ask."""
+    return [pod for pod in pods if pod.revision == course.wanted.name]
 
 
 def _again(

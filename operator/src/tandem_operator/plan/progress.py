@@ -69,6 +69,8 @@ def pause(course: Rollout) -> str | None:
 
 
 def _rolling(course: Rollout) -> str:
+    if course.awaits_proof:
+        return f"{_shares(course)}; new ones take turns once KV was seen to move between them (condition KVTransferVerified)"
     if not course.is_stuck:
         return _shares(course)
     return (

@@ -4,6 +4,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import chain
 from typing import Final
 
 from tandem_connector.contract.types import EngineState, Role
@@ -79,6 +80,12 @@ def proof_of(resolved: Resolved, pods: Sequence[EnginePod]) -> Proof:
     if any(_closed(pod) for pod in decodes):
         return Proof.UNKNOWABLE
     return Proof.SHOWN if decodes and all(_has_shown(pod) for pod in decodes) else Proof.OPEN
+
+
+def why_not_shown(resolved: Resolved, pods: Sequence[EnginePod]) -> str:
+    """Why the engines in `pods`, which are all of one revision, haven't shown that KV moves, as far as that is known."""
+    complaints = (complaint.message for complaint in fabric_complaints(resolved, pods))
+    return next(chain((each.message for each in failing_pairs(pods)), complaints), "not all of them have been tried")
 
 
 def kv_transfer_verified(resolved: Resolved, pods: Sequence[EnginePod]) -> Finding:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an engine has shown that it works, and may take turns as far as it itself goes."""
+"""Whether an engine may take turns, as far as it itself goes. Whether a revision's first ones may, `plan/rollout.py` says."""
 
 from tandem_operator.plan.pods import EnginePod
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 from tandem_connector.contract.types import Role
 from tandem_operator.plan.pods import EnginePod
+from tandem_operator.plan.proof import Proof, proof_of
+from tandem_operator.plan.quarantine import held_in
 from tandem_operator.plan.resolve import resolve
 from tandem_operator.plan.resolved import Resolved
 from tandem_operator.plan.revision import Revision
@@ -40,6 +42,8 @@ class Rollout:
     """It is paused between revisions."""
     is_stuck: bool
     """There is no room for the target's next engine, so that another one goes first."""
+    awaits_proof: bool
+    """The target's first engines are ready, and KV was not yet seen to move between them."""
 
     @property
     def resolved(self) -> Resolved:
@@ -86,23 +90,27 @@ def rollout(observed: Observed, pods: Sequence[EnginePod], defaults: Defaults) -
     is_frozen = resolved.pace.paused and sum(group.replicas != NONE for group in now.groups.values()) > 1
     if is_frozen:
         following = Step({name: group.replicas for name, group in now.groups.items()})
-    can_serve = _can_serve(now.groups[now.target.name], size.wanted)
+    is_up = _can_serve(now.groups[now.target.name], size.wanted)
+    can_serve = is_up and _has_shown(observed, resolved, now.target, size.wanted, pods)
     able = [each for each in now.others if now.groups[each.name].proven != NONE]
     fronted = now.target
     if able and not has_taken_over and not (following.has_all_it_gets and can_serve):
         fronted = able[-1]
     others = {each.name for each in now.others if each.beside == fronted.beside}
     own = {now.target.name} if now.target.beside == fronted.beside else set[str]()
-    if able and now.target.name not in labelled and not can_serve:
+    awaits = bool(able) and now.target.name not in labelled and not can_serve
+    if awaits:
         own = set()
+    open_ = frozenset(labelled if is_frozen and labelled else others | own)
     return Rollout(
         sized=size,
-        standing=_with_completion(now, size.wanted),
+        standing=_with_completion(now, size.wanted) if now.target.name in open_ else now,
         replicas=following.replicas,
-        open=frozenset(labelled if is_frozen and labelled else others | own),
+        open=open_,
         fronted=fronted,
         is_frozen=is_frozen,
         is_stuck=following.is_stuck,
+        awaits_proof=awaits and is_up,
     )
 
 
@@ -131,6 +139,17 @@ def _may_vanish(
 def _can_serve(group: Group, wanted: Numbers) -> bool:
     """Whether a turn could be served by these engines as it is by those that are wanted."""
     return all(group.proven.of(role) or not wanted.of(role) for role in Role)
+
+
+def _has_shown(
+    observed: Observed, resolved: Resolved, target: Revision, wanted: Numbers, pods: Sequence[EnginePod]
+) -> bool:
+    """Whether KV was seen to move between the target's engines, where that can be seen. One that was complete has shown it before."""
+    if target.was_complete or not target.exchanges or 0 in wanted:
+        return True
+    held = held_in(observed.resource.status.quarantined) if observed.resource.status else frozenset()
+    own = [pod for pod in pods if pod.revision == target.name and pod.uid not in held]
+    return proof_of(resolved, own) in {Proof.SHOWN, Proof.UNKNOWABLE}
 
 
 def _with_completion(now: Standing, wanted: Numbers) -> Standing:

@@ -51,7 +51,7 @@ def standing(observed: Observed, pods: Sequence[EnginePod], resolved: Resolved) 
     if fallback is None:
         wanted = target = replace(wanted, given_up=None)
     elif not (pace.paused or wanted.given_up or wanted.was_complete):
-        wanted = target = replace(wanted, given_up=why_missed(observed, wanted.name, pace.patience, sets, pods))
+        wanted = target = replace(wanted, given_up=why_missed(observed, resolved, wanted.name, sets, pods))
     if fallback and wanted.given_up:
         target = fallback
     elif pace.paused and running and groups[wanted.name].is_gone:

@@ -22,13 +22,12 @@ def rollout_trouble(observed: Observed, pods: Sequence[EnginePod], course: Rollo
             f"revision {wanted.name} was given up: {wanted.given_up}; engines are of revision {course.target.name}. Correct the spec,"
             f" or try it again with `kubectl annotate controllerrevision {record} {GIVEN_UP_ANNOTATION}-`",
         )
-    if (
-        pace.paused
-        or wanted.was_complete
-        or sum(course.standing.groups[wanted.name].proven) >= sum(course.sized.wanted)
-    ):
+    if pace.paused or wanted.was_complete:
         return None
-    why = why_missed(observed, wanted.name, pace.patience, course.sets, pods)
+    is_up = sum(course.standing.groups[wanted.name].proven) >= sum(course.sized.wanted)
+    if is_up and not course.awaits_proof:
+        return None
+    why = why_missed(observed, course.resolved, wanted.name, course.sets, pods)
     if why is None:
         return None
     return Trouble(
