@@ -84,6 +84,10 @@ CHAOS_ARGS ?=
 chaos-topology: prepare ## Let engines in pods come and go under load for MINUTES (default 10): nothing wrong, hung or broken
 	@$(PYTHON) -m e2e.chaos.topology --minutes $(MINUTES) $(CHAOS_ARGS)
 
+.PHONY: chaos-operator
+chaos-operator: setup ## Kill, freeze, cut off and deceive the operator, its API server and etcd: no ghost, nothing lost or restarted
+	@$(PYTHON) -m e2e.chaos.operator $(CHAOS_ARGS)
+
 .PHONY: bench-kv
 bench-kv: setup ## Measure conversations over the exchange, upstream's connector and a plain engine: two cores, root, 25 minutes
 	@$(PYTHON) -m e2e.engine build

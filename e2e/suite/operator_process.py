@@ -18,19 +18,16 @@ from prometheus_client.samples import Sample
 
 from e2e.cluster.interface import Cluster
 from e2e.cluster.progress import wait_until
-from e2e.kubectl import Kubectl
+from e2e.kubectl import Kubectl, Manifest
 from tandem_operator.kube.permissions import RULES
 
 ACCOUNT_NAMESPACE = "default"
 
 
-def write_kubeconfig(
-    cluster: Cluster, account: str, path: Path, rules: Iterable[Mapping[str, Any]] | None = None
-) -> Path:
-    """A kubeconfig for a new service account with these rights, cluster-wide; default: those in the operator's table."""
-    kubectl = Kubectl(cluster, ACCOUNT_NAMESPACE)
+def rights(account: str, rules: Iterable[Mapping[str, Any]] | None = None) -> list[Manifest]:
+    """A service account and what gives it these rights, cluster-wide; default: those in the operator's table. The last binds them."""
     role: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
-    kubectl.apply(
+    return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": ACCOUNT_NAMESPACE}},
         {**role, "metadata": {"name": account}, "rules": list(rules or (rule.manifest() for rule in RULES))},
         {
@@ -40,9 +37,17 @@ def write_kubeconfig(
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account},
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": ACCOUNT_NAMESPACE}],
         },
-    )
+    ]
+
+
+def write_kubeconfig(
+    cluster: Cluster, account: str, path: Path, rules: Iterable[Mapping[str, Any]] | None = None
+) -> Path:
+    """A kubeconfig for a new service account with `rights`."""
+    kubectl = Kubectl(cluster, ACCOUNT_NAMESPACE)
+    kubectl.apply(*rights(account, rules))
     config = yaml.safe_load(kubectl.run("config", "view", "--raw", "--minify", "--flatten"))
-    token = kubectl.run("create", "token", account).strip()
+    token = kubectl.run("create", "token", account, "--duration=24h").strip()
     config["users"] = [{"name": config["contexts"][0]["context"]["user"], "user": {"token": token}}]
     path.touch(mode=0o600)
     path.write_text(yaml.safe_dump(config))
@@ -62,6 +67,11 @@ class OperatorProcess:
     def pid(self) -> int:
         """The process's id."""
         return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.poll() is not None
 
     def is_ready(self) -> bool:
         """Whether it says so itself."""
@@ -118,9 +128,18 @@ class OperatorProcess:
             return None
 
 
-@contextmanager
-def operator(kubeconfig: Path, lease: str, identity: str, **settings: str) -> Iterator[OperatorProcess]:
-    """A replica that is ready, ended afterwards. Its Lease's times are a fifth of the usual ones."""
+def start_operator(
+    kubeconfig: Path, lease: str, identity: str, settings: Mapping[str, str], more: Mapping[str, str] | None = None
+) -> OperatorProcess:
+    """A replica that isn't ready yet. Its Lease's times are a fifth of the usual ones.
+
+    Args:
+        kubeconfig: its rights; its log is beside that.
+        lease: the Lease's name.
+        identity: its name in the Lease.
+        settings: of its own, instead of the usual ones.
+        more: of its environment.
+    """
     log = kubeconfig.with_name(f"{lease}-{identity}.log")
     environment = {
         "TANDEM_KUBECONFIG": str(kubeconfig),
@@ -133,15 +152,22 @@ def operator(kubeconfig: Path, lease: str, identity: str, **settings: str) -> It
         "TANDEM_LEASE_RENEW_DEADLINE": "2",
         "TANDEM_LEASE_RETRY": "0.4",
         **{f"TANDEM_{name.upper()}": value for name, value in settings.items()},
+        **(more or {}),
     }
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "tandem_operator", "run"], env={**os.environ, **environment}, stderr=output
         )
-    replica = OperatorProcess(process, log, identity)
+    return OperatorProcess(process, log, identity)
+
+
+@contextmanager
+def operator(kubeconfig: Path, lease: str, identity: str, **settings: str) -> Iterator[OperatorProcess]:
+    """A replica that is ready, ended afterwards."""
+    replica = start_operator(kubeconfig, lease, identity, settings)
     try:
         wait_until(f"replica {identity} to be ready", replica.is_ready, timeout=60)
         yield replica
     finally:
-        if process.poll() is None:
+        if not replica.has_ended:
             replica.stop()

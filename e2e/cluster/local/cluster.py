@@ -78,6 +78,32 @@ class LocalCluster:
             )
         self._import(inside, archive)
 
+    def end_program(self, name: str) -> None:
+        """Kill one program of the control plane, as what it runs on does by failing. What it has stored stays.
+
+        Raises:
+            ClusterError: it does not die.
+        """
+        processes.end(self._layout.root, only=name)
+
+    def start_program(self, name: str) -> None:
+        """Start a program of the control plane that has ended, as `up` started it, and return when it works.
+
+        Raises:
+            ClusterError: there is no cluster, no such program, or it does not work in time.
+        """
+        record = Record.read(self._layout)
+        if not record:
+            raise ClusterError(f"there is no cluster in {self._layout.root}: run `up` first")
+        inside = sandbox.find(self._layout.root)
+        batches = control_plane.programs(
+            Path(record.binary), self._seen_from(inside), record.endpoints, pods_reach_it=inside is not None
+        )
+        found = [program for batch in batches for program in batch if program.name == name]
+        if not found:
+            raise ClusterError(f"{name} is no program of the control plane")
+        launch.launch(found, self._layout, inside)
+
     def facts(self) -> NodeFacts:
         return nodes.facts(nodes.read(self.kubectl), is_local=True, can_mount_host_paths=True)
 
