@@ -12,10 +12,11 @@ import pytest
 
 from e2e.cluster import chosen_cluster
 from e2e.cluster.interface import Cluster
+from e2e.cluster.progress import wait_until
 from e2e.conversation import Turn
 from e2e.engine.environment import build_environment
 from e2e.engine.model import cached_model
-from e2e.installation import install_operator, load_images
+from e2e.installation import engine_pods, install_operator, load_images
 from e2e.kubectl import Kubectl
 from e2e.ready import wait_until_ready
 from e2e.sample import cpu_resource
@@ -26,6 +27,8 @@ STRUCTURED = (
     '--structured-outputs-config={"backend": "xgrammar", "disable_any_whitespace": true}',
 )
 """Arguments of the engines."""
+TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser=hermes", "--tool-strict-level=parameter")
+"""Arguments of engines that take tools, and hold every call to its function's schema."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,6 +59,18 @@ class Deployment:
     def edit(self, spec: Mapping[str, object]) -> None:
         """Change these fields of the resource's spec; None takes one away."""
         self.kubectl.run("patch", "pdi", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def restart_with(self, *more: str) -> None:
+        """Add these to its engines' arguments, and return when engines that have them are ready; at once if they are."""
+        arguments = [*self.resource["spec"]["engine"]["args"], *more]
+        if (self.kubectl.get("pdi", self.name) or {})["spec"]["engine"]["args"] != arguments:
+            before = self._uids()
+            self.edit({"engine": {"args": arguments}})
+            wait_until("new pods alone", lambda: len(now := self._uids()) == len(before) and not before & now, 600)
+        wait_until_ready(self.kubectl, self.name)
+
+    def _uids(self) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in engine_pods(self.kubectl, self.name)}
 
 
 @pytest.fixture(scope="session")
