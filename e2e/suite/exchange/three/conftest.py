@@ -29,14 +29,19 @@ MIDDLE_POOL = ("--num-gpu-blocks-override", "200", *LENGTH)
 """For decode, which lets peers write into all but what its longest request may need. A crowd fits until its answers have grown."""
 IN_TURNS = ("--max-num-batched-tokens", "512", "--long-prefill-token-threshold", "64")
 """Chunks of several prompts go into one step, so that more are begun than there are blocks for."""
-EXTRA = {**EVERY_PREFILL, "rest": 1.0, "patience": PATIENCE, "quarantine_share": 0.5}
+EXTRA = {**EVERY_PREFILL, "rest": 1.0, "patience": PATIENCE, "quarantine_share": 0.5, "key_overlap": 8.0}
 
 
 @dataclass(frozen=True)
 class Three(Pair):
     """A pair, and another decode engine."""
 
-    keys: CurveKeys
+    key_file: Path
+
+    @property
+    def keys(self) -> CurveKeys:
+        """The resource's."""
+        return CurveKeys.of(load_key(self.key_file))
 
     @property
     def other(self) -> Engine:
@@ -61,7 +66,7 @@ def three(reference: Reference, model: Path, tmp_path_factory: pytest.TempPathFa
             other=spec(Role.DECODE, "1", *MIDDLE_POOL),
         )
         engines.wait_for_connections()
-        yield Three(engines, model, CurveKeys.of(load_key(key)))
+        yield Three(engines, model, key)
 
 
 def tell_decode(pair: Pair, *peers: Peer) -> None:

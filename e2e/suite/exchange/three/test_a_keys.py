@@ -21,7 +21,7 @@ from e2e.suite.exchange.three.conftest import Three, tell_decode
 from tandem_connector.contract.keys import ExchangeKey
 from tandem_connector.contract.messages import Cancel, Envelope, encode
 from tandem_connector.contract.types import EngineId, EngineState, Role, WantId
-from tandem_connector.vllm.keys import CurveKeys
+from tandem_connector.vllm.keys import CurveKeys, load_key
 from tandem_connector.vllm.settings import HOST_VARIABLE
 
 
@@ -70,6 +70,48 @@ def test_a_prefill_engine_that_cannot_prove_the_key_is_not_asked(three: Three, r
         assert not impostor.poll(0)
     tell_decode(three, *engines.peers_of(decode))
     nothing_is_held(three.prefill, decode, within=30.0)
+
+
+def test_engines_take_up_another_key_while_conversations_go_on(three: Three, reference: Reference) -> None:
+    everybody = (three.prefill, three.decode, three.other)
+    one = load_key(three.key_file)
+    other = ExchangeKey.generate()
+    for number, (key, former) in enumerate(((other, one), (one, other)), start=1):
+        both = key.model_copy(update={"previous_secret_key": former.secret_key})
+        _replace(three.key_file, both)
+        turns = list(held(three.decode.url, MODEL_NAME, session=f"rotating-{number}"))
+        assert [turn.text for turn in turns] == [turn.text for turn in reference.conversation]
+        wait_until(
+            "all to listen with the new key",
+            lambda times=number: all(_logged(engine, "listening=new") == times for engine in everybody),  # type: ignore[misc]
+            60.0,
+        )
+        wait_until("decode to have its peers again", lambda: "forward" in _asked(three, reference), 30.0, every=0.5)
+    _replace(three.key_file, one)
+    wait_until("all to know one key", lambda: all(_logged(engine, "known=1 ") for engine in everybody), 60.0)
+    assert "forward" in _asked(three, reference)
+    nothing_is_held(three.prefill, three.decode, within=30.0)
+
+
+def _replace(path: Path, key: ExchangeKey) -> None:
+    """As a kubelet does, in one step."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(key.to_file())
+    fresh.replace(path)
+
+
+def _logged(engine: Engine, what: str) -> int:
+    lines = engine.log.read_text(errors="replace").splitlines()
+    return sum("keys_changed" in line and what in line for line in lines)
+
+
+def _asked(three: Three, reference: Reference) -> dict[str, int]:
+    """How many tokens decode received for a prompt that it no longer has, by why."""
+    three.decode.post("/reset_prefix_cache")
+    answer = ask(three.decode, CROWD[2].ids(three.model))
+    assert reference.is_right(CROWD[2], answer.text)
+    received: dict[str, int] = answer.account["received"]
+    return received
 
 
 def test_without_a_key_an_engine_that_others_could_reach_does_not_start(model: Path, tmp_path: Path) -> None:
