@@ -111,7 +111,7 @@ def test_a_resource_can_be_made_right_after_the_installation(release: Release) -
     release.kubectl.apply(BASE)
 
     table = release.kubectl.run("get", "tandem", "-o", "wide").splitlines()
-    assert table[0].split() == ["NAME", "READY", "PREFILL", "DECODE", "MODEL", "AGE"]
+    assert table[0].split() == ["NAME", "READY", "PREFILL", "DECODE", "VERIFIED", "MODEL", "AGE"]
     assert table[1].split()[:2] == ["disaggregatedinference.tandem.dev/crd-rules", "Qwen/Qwen3-32B"]
 
 
