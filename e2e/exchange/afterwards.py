@@ -3,6 +3,7 @@
 
 from typing import Final
 
+from e2e.cluster.interface import GaveUpError
 from e2e.cluster.progress import wait_until
 from e2e.exchange.engines import Engine
 from e2e.exchange.numbers import value_of
@@ -24,7 +25,7 @@ def nothing_is_held(*engines: Engine, within: float = 15.0) -> None:
         urllib.error.URLError: one doesn't answer.
     """
     for engine in engines:
-        wait_until(f"{engine.name} to hold nothing", lambda engine=engine: _is_free(engine), within)  # type: ignore[misc]
+        _wait_until_free(engine, within)
         all_blocks_free(engine, within)
 
 
@@ -35,10 +36,26 @@ def metrics_now(engine: Engine) -> str:
     return engine.metrics()
 
 
-def _is_free(engine: Engine) -> bool:
+def _wait_until_free(engine: Engine, within: float) -> None:
+    held: list[str] = []
+
+    def is_free() -> bool:
+        held[:] = _what_it_holds(engine)
+        return not held
+
+    try:
+        wait_until(f"{engine.name} to hold nothing", is_free, within)
+    except GaveUpError as error:
+        raise GaveUpError(f"{error}: {', '.join(held)}") from error
+
+
+def _what_it_holds(engine: Engine) -> list[str]:
     metrics = metrics_now(engine)
-    held = sum(value_of(metrics, f"tandem_{name}") for name in _HELD)
-    return held == 0 and value_of(metrics, "tandem_healthy") == len(engine.ranks)
+    said = {name: value_of(metrics, f"tandem_{name}") for name in _HELD}
+    held = [f"{name} is {value:.0f}" for name, value in said.items() if value]
+    if value_of(metrics, "tandem_healthy") != len(engine.ranks):
+        held.append("it is not healthy")
+    return held
 
 
 def all_blocks_free(engine: Engine, within: float) -> None:

@@ -105,10 +105,10 @@ class Engines:
             self.generation, tuple(peers), drain, [pod for pod in gone if pod not in listed][-MAX_GONE:]
         )
 
-    def tell_only(self, engine: Engine, *peers: Peer) -> None:
-        """Write the peer table of this engine anew: these, and nobody else."""
+    def tell_only(self, engine: Engine, *peers: Peer, gone: Iterable[str] = ()) -> None:
+        """Write the peer table of this engine anew: these, and nobody else, and that these pods are gone."""
         self._generation += 1
-        engine.put_table(PeerTable.of(self.generation, peers).to_annotation())
+        engine.put_table(PeerTable.of(self.generation, peers, gone=gone).to_annotation())
 
     @property
     def generation(self) -> Generation:

@@ -122,12 +122,14 @@ def test_prompts_that_come_at_one_time_are_shared_out_among_the_ranks_and_none_i
     before = [len(prefill.turns(rank)) for rank in RANKS]
     prompts = (PROMPTS[0], PROMPTS[1], PROMPTS[3], PROMPTS[4])
     waiting = [asking(decode, prompt.ids(model), rank=number // 2) for number, prompt in enumerate(prompts)]
-    for prompt, each in zip(prompts, waiting, strict=True):
-        answer = each.result()
+    answers = [each.result() for each in waiting]
+    for prompt, answer in zip(prompts, answers, strict=True):
         assert answer.text == reference.texts[prompt]
         assert answer.account["received"] == {"forward": (prompt.tokens - 1) // BLOCK_SIZE * BLOCK_SIZE}
     after = [len(prefill.turns(rank)) for rank in RANKS]
-    assert sum(after) - sum(before) == len(prompts)
+    # One that was too slow to answer on a busy machine may have computed too, before another was asked.
+    asked = sum(len(answer.account["asked"]) for answer in answers)
+    assert len(prompts) <= sum(after) - sum(before) <= asked
     assert all(now > then for now, then in zip(after, before, strict=True))
     assert value_of(prefill.metrics(), "tandem_notes_refused_total") == 0
     written, received = (

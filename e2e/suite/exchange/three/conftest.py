@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One prefill and two decode engines with a key, with pools so small that a crowd doesn't fit, and with windows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,12 +69,12 @@ def three(reference: Reference, model: Path, tmp_path_factory: pytest.TempPathFa
         yield Three(engines, model, key)
 
 
-def tell_decode(pair: Pair, *peers: Peer) -> None:
-    """Make decode know these and nobody else, and wait until it does."""
+def tell_decode(pair: Pair, *peers: Peer, gone: Iterable[str] = ()) -> None:
+    """Make decode know these and nobody else, and that these pods are gone; wait until it does."""
 
     def accepted() -> float:
         return value_of(metrics_now(pair.decode), "tandem_peer_tables_total", what="accepted")
 
     before = accepted()
-    pair.engines.tell_only(pair.decode, *peers)
+    pair.engines.tell_only(pair.decode, *peers, gone=gone)
     wait_until("decode to follow its table", lambda: accepted() > before, 15.0)
