@@ -5,7 +5,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from tandem_operator.api.names import KIND, RESOURCE_LABEL, ROUTABLE_LABEL
 from tandem_operator.kube.access import find_access
 from tandem_operator.kube.client import Client
 from tandem_operator.kube.errors import Conflict
-from tandem_operator.kube.kinds import POD
+from tandem_operator.kube.kinds import CHILD_KINDS, POD, Kind
 from tandem_operator.metrics import Metrics
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test may have to build Kubernetes.
@@ -36,6 +36,11 @@ def children(kubectl: Kubectl) -> list[Mapping[str, Any]]:
 
 def versions(objects: list[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
     return {(item["kind"], item["metadata"]["uid"]): item["metadata"]["resourceVersion"] for item in objects}
+
+
+def is_ours(item: Mapping[str, Any]) -> bool:
+    """Whether the operator makes it: sets have revisions of their own with the same labels."""
+    return any(owner["kind"] == KIND for owner in item["metadata"].get("ownerReferences", ()))
 
 
 def may(kubectl: Kubectl, verb: str, resource: str) -> bool:
@@ -192,6 +197,28 @@ def test_what_somebody_changes_in_a_child_is_put_back(kubectl: Kubectl, replica:
         return stateful_set["spec"]["replicas"] == 1 and kubectl.get("deployment", "qwen") is not None
 
     wait_until("the children to be as before", is_back, timeout=30)
+
+
+def test_a_child_of_any_kind_that_is_deleted_alone_is_made_again(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    kubectl.apply(a_resource(decode={"parallelism": {"tensor": 8}, "autoscaling": {"maxReplicas": 2}}))
+    wait_for(kubectl, "Ready")
+    for kind in CHILD_KINDS:
+
+        def found(kind: Kind = kind) -> dict[str, str]:
+            listed = kubectl.list(kind.plural, f"{RESOURCE_LABEL}=qwen")
+            return {item["metadata"]["name"]: item["metadata"]["uid"] for item in listed if is_ours(item)}
+
+        before = found()
+        # Nothing else happens that would be a reason for another look.
+        wait_until("the queue to be empty", lambda: replica.metric("tandem_queue_depth") == 0, timeout=30)
+        kubectl.run("delete", kind.plural, min(before), "--wait=false")
+
+        def is_back(before: dict[str, str] = before, found: Callable[[], dict[str, str]] = found) -> bool:
+            now = found()
+            return now.keys() == before.keys() and now[min(before)] != before[min(before)]
+
+        wait_until(f"the {kind.kind} to be made again", is_back, timeout=30)
+        wait_for(kubectl, "Ready")
 
 
 def test_more_engines_are_made_known_to_those_that_run(kubectl: Kubectl, replica: OperatorProcess) -> None:

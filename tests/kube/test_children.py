@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tandem_operator.api.names import RESOURCE_LABEL
-from tandem_operator.kube.children import UNWATCHED_FOR, WATCHED_FOR, Children
+from tandem_operator.kube.children import KNOWN_FOR, Children
 from tandem_operator.kube.client import Client
-from tandem_operator.kube.kinds import CHILD_KINDS, WATCHED_KINDS
+from tandem_operator.kube.kinds import CHILD_KINDS
 from tandem_operator.kube.news import News
 from tandem_operator.plan.types import ObjectKey
 from tests.kube.fake_api import FakeApi, Json
@@ -49,7 +49,6 @@ async def bench(api: FakeApi, client: Client) -> Bench:
 
 
 ALL = {kind.plural for kind in CHILD_KINDS}
-WATCHED = ALL & {kind.plural for kind in WATCHED_KINDS}
 
 
 async def test_what_nobody_changed_is_read_once(bench: Bench) -> None:
@@ -76,11 +75,10 @@ async def test_a_change_that_happens_while_the_kind_is_read_is_not_missed(bench:
     assert await bench.read_anew() == {"statefulsets"}
 
 
-@pytest.mark.parametrize(("seconds", "kinds"), [(UNWATCHED_FOR, ALL - WATCHED), (WATCHED_FOR, ALL)])
-async def test_what_nobody_reports_is_read_again_after_some_time(bench: Bench, seconds: float, kinds: set[str]) -> None:
+async def test_what_nobody_reports_is_read_again_after_some_time(bench: Bench) -> None:
     await bench.look()
-    bench.time = seconds
-    assert await bench.read_anew() == kinds
+    bench.time = KNOWN_FOR
+    assert await bench.read_anew() == ALL
 
 
 @pytest.mark.parametrize("why", [lambda bench: bench.news.start_over(), lambda bench: bench.children.forget("qwen")])

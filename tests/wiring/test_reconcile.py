@@ -81,7 +81,7 @@ class Bench:
         self.conversations = HeldElsewhere()
         self.applier = Applier(client, metrics, watches, self.news, reporter="replica-1")
         # Nobody tells of what tests change in the API server, so nothing may be remembered, until a test says otherwise.
-        self._children = Children(client, self.news, watched_for=0, unwatched_for=0)
+        self._children = Children(client, self.news, known_for=0)
         self._client = client
         self._usual = self.reconciler()
 

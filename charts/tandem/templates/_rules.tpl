@@ -8,7 +8,7 @@ repeated. A test compares it with operator/src/tandem_operator/kube/permissions.
 # Children: the engines' launch scripts.
 - apiGroups: [""]
   resources: [configmaps]
-  verbs: [create, delete, get, list, patch]
+  verbs: [create, delete, get, list, patch, watch]
 # Peer tables and routable labels are written to engine pods; `get` is only passed on to the front door's Role.
 - apiGroups: [""]
   resources: [pods]
@@ -25,15 +25,15 @@ repeated. A test compares it with operator/src/tandem_operator/kube/permissions.
 # Children: the front door's account.
 - apiGroups: [""]
   resources: [serviceaccounts]
-  verbs: [create, delete, get, list, patch]
+  verbs: [create, delete, get, list, patch, watch]
 # Children: the front door's Service and the engines' headless ones.
 - apiGroups: [""]
   resources: [services]
-  verbs: [create, delete, get, list, patch]
+  verbs: [create, delete, get, list, patch, watch]
 # Children: what each revision's engines are made from.
 - apiGroups: [apps]
   resources: [controllerrevisions]
-  verbs: [create, delete, get, list, patch]
+  verbs: [create, delete, get, list, patch, watch]
 # Children: front doors.
 - apiGroups: [apps]
   resources: [deployments]
@@ -49,19 +49,19 @@ repeated. A test compares it with operator/src/tandem_operator/kube/permissions.
 # Children: who may connect to engines.
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [create, delete, get, list, patch]
+  verbs: [create, delete, get, list, patch, watch]
 # Children: what evictions may take at one time.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
-  verbs: [create, delete, get, list, patch]
+  verbs: [create, delete, get, list, patch, watch]
 # Children: the front door discovers engines by listing pods.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [rolebindings]
-  verbs: [create, delete, get, list, patch]
+  verbs: [create, delete, get, list, patch, watch]
 # Children. Neither `escalate` nor `bind`: the operator passes on only rights that it has itself.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles]
-  verbs: [create, delete, get, list, patch]
+  verbs: [create, delete, get, list, patch, watch]
 # The resources; never written.
 - apiGroups: [tandem.dev]
   resources: [disaggregatedinferences]

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Final, Generic
 
 from tandem_operator.kube.client import Client
-from tandem_operator.kube.kinds import CHILD_KINDS, WATCHED_KINDS, Kind, kind_of
+from tandem_operator.kube.kinds import CHILD_KINDS, Kind, kind_of
 from tandem_operator.kube.news import News
 from tandem_operator.kube.queue import Key
 from tandem_operator.plan.children import key_of
 from tandem_operator.plan.types import Manifest, ObjectKey
 
-WATCHED_FOR: Final = 300.0
-UNWATCHED_FOR: Final = 30.0
+KNOWN_FOR: Final = 300.0
 
 
 @dataclass
@@ -29,15 +28,13 @@ class _Known:
 class Children(Generic[Key]):
     """Reads children, and remembers them for a time.
 
-    Most looks are for a pod that changed, while a resource's dozen children stay as they are for days. Those of kinds that
-    are watched are read again when the watch has told something of them, or started over; others, which nobody reports, when
-    they were last read half a minute ago: what somebody changes in these is put back by the next look after that.
+    Most looks are for a pod that changed, while a resource's dozen children stay as they are for days. They are read again
+    when their watch has told something of them, or started over.
 
     Args:
         client: reads.
         news: knows what the watches told.
-        watched_for: seconds after which kinds that are watched are read again in any case.
-        unwatched_for: seconds after which the others are read again.
+        known_for: seconds after which they are read again in any case.
         clock: seconds, monotonic; the event loop's unless given.
     """
 
@@ -46,13 +43,12 @@ class Children(Generic[Key]):
         client: Client,
         news: News[Key],
         *,
-        watched_for: float = WATCHED_FOR,
-        unwatched_for: float = UNWATCHED_FOR,
+        known_for: float = KNOWN_FOR,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._client = client
         self._news = news
-        self._lifetime = {kind: watched_for if kind in WATCHED_KINDS else unwatched_for for kind in CHILD_KINDS}
+        self._lifetime = known_for
         self._clock = clock or asyncio.get_running_loop().time
         self._known: dict[Key, dict[Kind, _Known]] = {}
 
@@ -82,6 +78,6 @@ class Children(Generic[Key]):
         return (
             known is not None
             and known.epoch == self._news.epoch
-            and self._clock() - known.at < self._lifetime[kind]
+            and self._clock() - known.at < self._lifetime
             and not self._news.about(key, kind.plural)
         )

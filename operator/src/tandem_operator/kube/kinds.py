@@ -57,8 +57,8 @@ CHILD_KINDS: Final = (
     SCALER,
 )
 """Everything that a plan may contain as an object to apply."""
-WATCHED_KINDS: Final = frozenset({POD, STATEFUL_SET, DEPLOYMENT, SCALER})
-"""Of what carries a resource's label, those whose changes are watched."""
+LABELLED_KINDS: Final = (POD, *CHILD_KINDS)
+"""Everything that carries a resource's label: its changes are watched."""
 
 _BY_NAME: Final[Mapping[tuple[str, str], Kind]] = {
     (each.api_version, each.kind): each for each in (RESOURCE, POD, *CHILD_KINDS)

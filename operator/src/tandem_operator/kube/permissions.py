@@ -38,8 +38,7 @@ class Rule:
         return {"apiGroups": [self.group], "resources": [self.resource], "verbs": list(self.verbs)}
 
 
-_CHILD: Final = ("create", "delete", "get", "list", "patch")
-_WATCHED_CHILD: Final = (*_CHILD, "watch")
+_CHILD: Final = ("create", "delete", "get", "list", "patch", "watch")
 
 RULES: Final = (
     Rule(Scope.SERVED, "", "configmaps", _CHILD, "children: the engines' launch scripts"),
@@ -69,8 +68,8 @@ RULES: Final = (
         _CHILD,
         "children: what each revision's engines are made from, to make them again or go back to them",
     ),
-    Rule(Scope.SERVED, "apps", "deployments", _WATCHED_CHILD, "children: front doors"),
-    Rule(Scope.SERVED, "apps", "statefulsets", _WATCHED_CHILD, "children: engines"),
+    Rule(Scope.SERVED, "apps", "deployments", _CHILD, "children: front doors"),
+    Rule(Scope.SERVED, "apps", "statefulsets", _CHILD, "children: engines"),
     Rule(Scope.OWN, "coordination.k8s.io", "leases", ("create", "get", "update"), "one of several replicas works"),
     Rule(Scope.SERVED, "events.k8s.io", "events", ("create",), "transitions are reported as Events on the resource"),
     Rule(Scope.SERVED, "networking.k8s.io", "networkpolicies", _CHILD, "children: who may connect to engines"),
@@ -99,7 +98,7 @@ RULES: Final = (
         "OwnerReferencesPermissionEnforcement (on OpenShift) allows only so",
     ),
     Rule(Scope.SERVED, names.GROUP, f"{names.PLURAL}/status", ("patch",), "status"),
-    Rule(Scope.SERVED, names.GROUP, names.SCALER_PLURAL, _WATCHED_CHILD, "children: what autoscalers turn"),
+    Rule(Scope.SERVED, names.GROUP, names.SCALER_PLURAL, _CHILD, "children: what autoscalers turn"),
     Rule(Scope.SERVED, names.GROUP, f"{names.SCALER_PLURAL}/status", ("patch",), "status"),
 )
 """In the order of group and resource, so that none is missed or repeated."""

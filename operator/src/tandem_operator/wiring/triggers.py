@@ -58,7 +58,7 @@ class Triggers:
         self._look_if_news(key, PLURAL, event)
 
     def child(self, plural: str, event: Mapping[str, Any]) -> None:
-        """A pod, a set, a front door or a scaler with a resource's label appeared, changed or went."""
+        """A pod or a child with a resource's label appeared, changed or went."""
         metadata = event["object"]["metadata"]
         self._heard(plural, event)
         if name := metadata.get("labels", {}).get(RESOURCE_LABEL):

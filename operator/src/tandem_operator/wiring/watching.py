@@ -13,13 +13,13 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from tandem_operator.api import names
 from tandem_operator.kube.access import Access
-from tandem_operator.kube.kinds import WATCHED_KINDS
+from tandem_operator.kube.kinds import LABELLED_KINDS
 from tandem_operator.kube.watches import Stream, Watches
 from tandem_operator.wiring.triggers import Triggers
 
 _CHILDREN: Final = tuple(
     (kind.group, kind.api_version.rpartition("/")[2], kind.plural)
-    for kind in sorted(WATCHED_KINDS, key=lambda each: each.plural)
+    for kind in sorted(LABELLED_KINDS, key=lambda each: each.plural)
 )
 _PATIENCE: Final = 5.0
 """Seconds that kopf gets to end its requests."""
