@@ -285,6 +285,32 @@ def test_a_revision_that_misses_its_deadline_is_rolled_back_and_says_why() -> No
     assert condition(cluster, "Ready")[0] == "True"
 
 
+def test_a_revision_that_is_gone_back_to_before_it_was_complete_has_its_time_anew() -> None:
+    cluster = running(a_service(1, 2, progressDeadline="10m"))
+    old, once = only(cluster), cluster.resource.with_arguments("--max-num-seqs=6")
+    cluster.edit(once)
+    cluster.look()
+    half = cluster.status.revision.next if cluster.status else ""
+    able = {"qwen-prefill-0", "qwen-decode-0", "qwen-decode-1", f"qwen-p-{half[:5]}-0", f"qwen-d-{half[:5]}-0"}
+    cluster.bad = lambda pod: pod.build()["metadata"]["name"] not in able
+    cluster.settle()
+    cluster.wait(timedelta(minutes=8))
+    cluster.edit(once.with_arguments("--max-num-seqs=7"))
+    cluster.settle()
+    cluster.wait(timedelta(minutes=8))
+    assert half in cluster.revisions(), "its engines serve until there are better ones"
+    cluster.edit(once)
+    cluster.settle()
+    assert condition(cluster, "Degraded")[1] != "RolledBack"
+    cluster.wait(timedelta(minutes=8))
+    cluster.settle()
+    assert condition(cluster, "Degraded")[1] != "RolledBack"
+    cluster.wait(timedelta(minutes=3))
+    cluster.settle()
+    assert condition(cluster, "Degraded")[1] == "RolledBack"
+    assert only(cluster) == old
+
+
 def test_a_revision_that_was_given_up_is_tried_again_when_the_mark_is_taken_away() -> None:
     cluster = running(a_service(1, 2, progressDeadline="10m"))
     cluster.edit(changed(cluster.resource))

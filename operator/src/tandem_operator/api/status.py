@@ -209,6 +209,8 @@ class Revision(ApiModel):
     """Of the engines that there are."""
     next: Annotated[str, Field(max_length=63)] = ""
     """Of the engines that follow them, while they do or while `rollout.paused` keeps them from it; else empty."""
+    since: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """When `next` became what it is; absent while that is empty."""
 
 
 class Quarantined(ApiModel):

@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from tandem_connector.contract.types import Role
@@ -13,6 +13,7 @@ from tandem_operator.plan.finding import Finding
 from tandem_operator.plan.limited import Limitation
 from tandem_operator.plan.progress import Step
 from tandem_operator.plan.resolved import Resolved
+from tandem_operator.plan.stamp import stamp
 from tandem_operator.plan.troubles import Trouble
 
 _SHOWN_TROUBLES: Final = 3
@@ -69,7 +70,7 @@ def conditions(
 ) -> tuple[Condition, ...]:
     """The findings as conditions; the time of a transition moves only when the status does."""
     before = {condition.type: condition for condition in previous}
-    stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = stamp(now)
     result = []
     for kind, finding in found.items():
         status = _STATUSES[finding.status]
@@ -79,7 +80,7 @@ def conditions(
                 type=kind,
                 status=status,
                 observed_generation=generation,
-                last_transition_time=last.last_transition_time if last and last.status is status else stamp,
+                last_transition_time=last.last_transition_time if last and last.status is status else at,
                 reason=finding.reason,
                 message=finding.message[:_LONGEST_MESSAGE],
             )

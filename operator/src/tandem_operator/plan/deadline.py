@@ -18,12 +18,12 @@ def why_missed(
 ) -> str | None:
     """Why a revision's roll-out is to be given up; None while it isn't.
 
-    A set that was made, a pod that was made or became ready, and one of another revision that is still given time to end, all count as
-    progress. The time runs while the status says that there is progress, so that of a pause doesn't count.
+    That it was gone back to, a set that was made, a pod that was made or became ready, and one of another revision that is still
+    given time to end, all count as progress. The time runs while the status says that there is progress: a pause doesn't count.
     """
     patience = resolved.pace.patience
     own = [each.manifest for each in sets if each.revision == revision]
-    since = _progressing_since(observed)
+    since = _followed_since(observed, revision)
     if not own or since is None or observed.at - max(since, *_signs(revision, own, pods)) < patience:
         return None
     made = [pod for pod in pods if pod.revision == revision]
@@ -36,10 +36,14 @@ def why_missed(
     return f"no engine became ready in {_text(patience)}: {why}"
 
 
-def _progressing_since(observed: Observed) -> datetime | None:
-    for known in observed.resource.status.conditions if observed.resource.status else ():
+def _followed_since(observed: Observed, revision: str) -> datetime | None:
+    """Since when the status says that engines are brought to the revision; None: it says something else."""
+    if (status := observed.resource.status) is None or revision not in (status.revision.current, status.revision.next):
+        return None
+    for known in status.conditions:
         if (known.type, known.status) == (ConditionType.PROGRESSING, ConditionStatus.TRUE):
-            return datetime.fromisoformat(known.last_transition_time)
+            gone_back_to = _time(status.revision.since if revision == status.revision.next else None)
+            return max((datetime.fromisoformat(known.last_transition_time), *gone_back_to))
     return None
 
 

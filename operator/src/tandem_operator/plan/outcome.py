@@ -33,6 +33,7 @@ from tandem_operator.plan.resolve import protocol_of
 from tandem_operator.plan.resolved import PushTransfer, Resolved
 from tandem_operator.plan.rollout import Rollout, rollout
 from tandem_operator.plan.scalers import scaler_statuses
+from tandem_operator.plan.stamp import stamp
 from tandem_operator.plan.targets import targets
 from tandem_operator.plan.telling import next_repetition
 from tandem_operator.plan.topology import summary
@@ -164,14 +165,18 @@ def _status(
         decode=roles[Role.DECODE],
         topology=summary(observed, pods),
         endpoint=endpoint(course.resolved) if course else previous.endpoint,
-        revision=_revision(course) if course else previous.revision,
+        revision=_revision(course, previous.revision, now) if course else previous.revision,
     )
 
 
-def _revision(course: Rollout) -> Revision:
+def _revision(course: Rollout, previous: Revision, now: datetime) -> Revision:
+    current, following = course.target.name, course.wanted.name if course.is_held_back else ""
     if course.left:
-        return Revision(current=course.left[-1].name, next=course.target.name)
-    return Revision(current=course.target.name, next=course.wanted.name if course.is_held_back else "")
+        current, following = course.left[-1].name, course.target.name
+    if not following:
+        return Revision(current=current)
+    since = previous.since if following == previous.next else stamp(now)
+    return Revision(current=current, next=following, since=since)
 
 
 def _quarantine(

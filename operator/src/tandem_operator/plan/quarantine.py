@@ -11,7 +11,7 @@ deleted to restart the engine, and the next one of its name that has to prove it
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from tandem_connector.contract.types import Role
@@ -19,6 +19,7 @@ from tandem_operator.api.status import Quarantined, Reason
 from tandem_operator.plan.conversation import Standing
 from tandem_operator.plan.pods import EnginePod
 from tandem_operator.plan.proof import ITSELF, ready_pairs
+from tandem_operator.plan.stamp import stamp
 from tandem_operator.plan.troubles import Trouble
 from tandem_operator.plan.types import EventType
 from tandem_operator.plan.verification import ENOUGH_FAILURES, PairRecord
@@ -188,9 +189,9 @@ def _held(culprit: _Culprit, trial: Quarantined | None, now: datetime) -> Quaran
         uid=culprit.pod.uid,
         reason=record.reason,
         message=record.detail,
-        since=_stamp(now),
+        since=stamp(now),
         restarts=restarts,
-        restart_at=_stamp(now + pause) if restarts < MOST_RESTARTS else None,
+        restart_at=stamp(now + pause) if restarts < MOST_RESTARTS else None,
     )
 
 
@@ -204,10 +205,6 @@ def _kept(entry: Quarantined, pod: EnginePod | None, working: Set[str], now: dat
         return entry
     if entry.uid:
         return entry.model_copy(
-            update={"uid": "", "restarts": entry.restarts + 1, "since": _stamp(now), "restart_at": None}
+            update={"uid": "", "restarts": entry.restarts + 1, "since": stamp(now), "restart_at": None}
         )
     return None if is_old and pod.uid in working else entry
-
-
-def _stamp(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
