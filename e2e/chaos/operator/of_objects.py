@@ -9,7 +9,14 @@ from e2e.cluster.local import simulated
 from e2e.kubectl import Manifest
 from tandem_connector.contract.peers import Peer, PeerTable
 from tandem_connector.contract.types import EngineState, Role, pod_of
-from tandem_operator.api.names import PEERS_ANNOTATION, front_door_name, role_name
+from tandem_operator.api.names import (
+    FRONT_DOOR_ROLE,
+    PEERS_ANNOTATION,
+    RESOURCE_LABEL,
+    ROLE_LABEL,
+    front_door_name,
+    role_name,
+)
 
 _STATUS = "--subresource=status"
 
@@ -64,6 +71,19 @@ def children_deleted(scene: Scene) -> None:
         scene.kubectl.delete("service", role_name(name, role))
 
 
+def front_door_killed(scene: Scene) -> None:
+    """The pods of a resource's front door are gone at once, and an engine is deleted."""
+    name = scene.any_resource()
+    selector = f"{RESOURCE_LABEL}={name},{ROLE_LABEL}={FRONT_DOOR_ROLE}"
+    pods = scene.kubectl.list("pod", selector)
+    names = [pod["metadata"]["name"] for pod in pods]
+    assert names, "no front door"
+    scene.kubectl.run("delete", "pod", "--force", "--grace-period=0", "--wait=false", *names)
+    scene.delete_engines(1, name)
+    gone = {pod["metadata"]["uid"] for pod in pods}
+    scene.until("others", lambda: not gone & {pod["metadata"]["uid"] for pod in scene.kubectl.list("pod", selector)})
+
+
 def tables_taken_away(scene: Scene) -> None:
     """The peer tables of a resource are removed from its pods."""
     pods = scene.look().engines[scene.any_resource()]
@@ -92,6 +112,7 @@ FAULTS = (
     engines_deleted,
     sets_deleted_without_their_pods,
     children_deleted,
+    front_door_killed,
     tables_taken_away,
     former_table_written,
 )
