@@ -8,7 +8,7 @@ import pytest
 import yaml
 from kubernetes.aio.config import incluster_config
 
-from tandem_operator.kube.access import NoAccess, find_access
+from tandem_operator.kube.access import NoAccess, chosen_namespace, find_access
 
 
 @pytest.fixture
@@ -77,3 +77,27 @@ async def test_without_any_access_the_error_says_what_to_do(tmp_path: Path, monk
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(NoAccess, match="TANDEM_KUBECONFIG"):
         await find_access(tmp_path / "missing")
+
+
+def two_contexts(folder: Path) -> Path:
+    path = kubeconfig(folder)
+    content = yaml.safe_load(path.read_text())
+    content["contexts"].append({"name": "there", "context": {"cluster": "there", "user": "me", "namespace": "models"}})
+    content["clusters"].append({"name": "there", "cluster": {"server": "https://there:6443"}})
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+async def test_a_context_is_used_in_place_of_the_current_one(tmp_path: Path) -> None:
+    access = await find_access(two_contexts(tmp_path), "there")
+    assert access.configuration.host == "https://there:6443"
+
+
+async def test_a_context_that_is_not_there_is_no_access(tmp_path: Path) -> None:
+    with pytest.raises(NoAccess, match="nowhere"):
+        await find_access(two_contexts(tmp_path), "nowhere")
+
+
+@pytest.mark.parametrize(("context", "namespace"), [("there", "models"), (None, "default"), ("nowhere", "default")])
+def test_the_namespace_is_that_of_the_context(context: str | None, namespace: str, tmp_path: Path) -> None:
+    assert chosen_namespace(two_contexts(tmp_path), context) == namespace

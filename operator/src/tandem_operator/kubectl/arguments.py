@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line."""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from tandem_operator.settings import Settings
+
+PROGRAM: Final = "kubectl tandem"
+_ENDS: Final = """exit status:
+  0  done, and what was looked at is well
+  1  looked at, and not well: not ready, a fault found, a pod not drained
+  2  the command line, or a file that it names, can't be acted on
+  3  no such object
+  4  the cluster can't be reached, or doesn't allow it
+"""
+
+COMMANDS: Final = {
+    "status": "resources as trees: roles, engines, pairs",
+    "explain": "why a resource is not ready: the chain of causes, and the next command",
+    "topology": "who exchanges KV with whom, and where they are",
+    "doctor": "what is wrong with the cluster: nodes, devices, plugins, installation, with remedies",
+    "drain": "evict engines, which hand over what they hold; the only command that changes anything",
+    "render": "what the operator would create for the resources in a file, offline",
+}
+"""With what each does."""
+OUTPUTS: Final = {
+    "status": ("text", "json"),
+    "explain": ("text", "json"),
+    "topology": ("text", "svg", "json"),
+    "doctor": ("text", "json"),
+    "drain": ("text", "json"),
+    "render": ("yaml", "json"),
+}
+"""What `--output` takes, the default first."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all commands."""
+    top = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Looks at Tandem's resources and at the cluster that they run in.",
+        epilog=_ENDS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    made = {}
+    for name, help_ in COMMANDS.items():
+        made[name] = commands.add_parser(
+            name,
+            help=help_,
+            description=f"{help_[0].upper()}{help_[1:]}.",
+            epilog=_ENDS,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        made[name].add_argument(
+            "-o", "--output", choices=OUTPUTS[name], default=OUTPUTS[name][0], help=f"default: {OUTPUTS[name][0]}"
+        )
+        usual = "default" if name == "render" else "that of the kubeconfig's context"
+        made[name].add_argument("-n", "--namespace", help=f"default: {usual}")
+        if name != "render":
+            made[name].add_argument("--context", help="of the kubeconfig; default: its current one")
+            made[name].add_argument("--kubeconfig", type=Path, help="default: KUBECONFIG, else ~/.kube/config")
+    made["status"].add_argument("names", nargs="*", metavar="NAME", help="default: all of the namespace")
+    for name in ("explain", "topology"):
+        made[name].add_argument("name", metavar="NAME")
+    _add_drain(made["drain"])
+    _add_render(made["render"])
+    return top
+
+
+def _add_drain(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "pods", nargs="+", metavar="POD", help="one after the other, up to the first that isn't drained"
+    )
+    command.add_argument("--dry-run", action="store_true", help="only tell what would become of them")
+    command.add_argument("--force", action="store_true", help="also the last engine of a role")
+    command.add_argument("--no-wait", dest="wait", action="store_false", help="don't wait until they are gone")
+    command.add_argument("--timeout", type=float, default=300.0, help="seconds to wait for each; default: 300")
+
+
+def _add_render(command: argparse.ArgumentParser) -> None:
+    defaults = Settings.model_fields
+    command.add_argument("-f", "--filename", required=True, help="YAML or JSON; - for standard input")
+    for option in ("front_door_image", "connector_image"):
+        command.add_argument(
+            f"--{option.replace('_', '-')}",
+            default=defaults[option].default,
+            help="the operator's setting; default: its default",
+        )

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views as people see them in a terminal."""
