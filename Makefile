@@ -108,6 +108,13 @@ generate: setup ## Write the CRD, its reference, the plain install and the Docke
 	@$(PYTHON) -m charts write
 	@$(PYTHON) -m e2e.images dockerfiles
 
+.PHONY: packages
+packages: setup ## Build the Python packages, and the SBOM of what they need, into dist/
+	@$(PYTHON) -m uv build --quiet --package tandem-connector --out-dir dist
+	@$(PYTHON) -m uv build --quiet --package tandem-operator --out-dir dist
+	@$(PYTHON) -m uv export --quiet --frozen --format cyclonedx1.5 --package tandem-operator --no-default-groups \
+		--output-file dist/tandem-operator.cdx.json
+
 .PHONY: images
 images: setup ## Build the container images as OCI archives
 	@$(PYTHON) -m e2e.images build
