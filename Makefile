@@ -103,7 +103,7 @@ format: setup ## Format the code and apply safe fixes
 	@$(PYTHON) -m ruff format .
 
 .PHONY: generate
-generate: setup ## Write the CRD, its reference, the plain install and the Dockerfiles from their sources
+generate: setup ## Write the CRD, its reference, the chart's README and schema, the plain install and the Dockerfiles
 	@$(PYTHON) -m tandem_operator.api.crd write
 	@$(PYTHON) -m charts write
 	@$(PYTHON) -m e2e.images dockerfiles

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derives the chart's README and the plain manifests from the chart: `python -m charts write|check`.
+"""Derives the chart's README and schema and the plain manifests from the chart: `python -m charts write|check`.
 
-The README's table of values comes from the comments of values.yaml; manifests/install.yaml is the chart with its defaults,
-for clusters without Helm.
+The README's table of values and the schema come from the comments of values.yaml; manifests/install.yaml is the chart with its
+defaults, for clusters without Helm.
 """
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from charts.values import Value, described_values
+from charts.schema import values_schema
+from charts.values import Value, described_values, value_tree
 from e2e.cluster.tools import helm_path
 from tandem_operator.api.text import as_yaml
 
@@ -24,24 +26,31 @@ NAMESPACE = "tandem-system"
 
 def readme() -> str:
     """The chart's README: the text around it, and the table of all values."""
-    values = described_values((CHART / "values.yaml").read_text(encoding="utf-8"))
-    rows = "".join(_row(value) for value in values)
+    rows = "".join(_row(value) for value in described_values(_values_file()))
     template = (CHART.parent / "README.template.md").read_text(encoding="utf-8")
     return template.replace("{{ values }}", f"| value | default | meaning |\n| --- | --- | --- |\n{rows}")
 
 
 def _row(value: Value) -> str:
-    return f"| `{value.path}` | `{value.default}` | {value.description} |\n"
+    return f"| `{value.path}` | `{json.dumps(value.default)}` | {value.description} |\n"
+
+
+def schema() -> str:
+    """The text of values.schema.json."""
+    return values_schema("Values of the chart tandem", value_tree(_values_file()))
+
+
+def _values_file() -> str:
+    return (CHART / "values.yaml").read_text(encoding="utf-8")
 
 
 def install_manifest() -> str:
     """The chart's objects with default values, behind their namespace."""
-    rendered = subprocess.run(
-        [str(helm_path()), "template", "tandem", str(CHART), "--namespace", NAMESPACE, "--kube-version", "1.34.0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+    release = ["template", "tandem", str(CHART), "--namespace", NAMESPACE]
+    # The schema in the folder may be that of other values.
+    options = ["--kube-version", "1.34.0", "--skip-tests", "--skip-schema-validation"]
+    command = [str(helm_path()), *release, *options]
+    rendered = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     objects: list[dict[str, Any]] = [namespace, *filter(None, yaml.safe_load_all(rendered.stdout))]
     header = (
@@ -54,7 +63,11 @@ def install_manifest() -> str:
 
 def derived_files() -> dict[Path, str]:
     """Everything that is derived from the chart, by path from the repository's root."""
-    return {Path("charts/tandem/README.md"): readme(), Path("manifests/install.yaml"): install_manifest()}
+    return {
+        Path("charts/tandem/README.md"): readme(),
+        Path("charts/tandem/values.schema.json"): schema(),
+        Path("manifests/install.yaml"): install_manifest(),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:

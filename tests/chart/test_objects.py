@@ -2,17 +2,16 @@
 """What the chart makes."""
 
 import re
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
 from tandem_operator.api.crd import DEFINITIONS, Definition
-from tests.chart.rendering import CHART, HelmError, Manifest, environment, kinds, one, operator_container, render
+from tests.chart.conformance import faults
+from tests.chart.rendering import CHART, HelmError, environment, kinds, one, operator_container, render
+from tests.chart.restricted import violations_of_restricted
 
 GOLDEN = Path(__file__).parent / "default.yaml"
 
@@ -20,8 +19,15 @@ EVERYTHING: dict[str, Any] = {
     "watch": {"namespaces": ["team-a", "team-b"]},
     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {"matchLabels": {"monitoring": "true"}}}]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "imagePullSecrets": [{"name": "registry"}],
+    "extraArgs": ["--resync=300"],
     "extraEnv": [{"name": "PYTHONASYNCIODEBUG", "value": "1"}],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/own"}],
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-more"}}],
+    "commonLabels": {"cost-center": "inference"},
+    "deploymentAnnotations": {"note": "a"},
     "serviceAccount": {"annotations": {"team": "inference"}},
     "podAnnotations": {"note": "a"},
     "podLabels": {"team": "inference"},
@@ -35,21 +41,16 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def schemas_read_once() -> Iterator[None]:
-    """The library parses 3 MB of JSON for every object."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kubernetes_validate.utils, "schema_contents", cache(kubernetes_validate.utils.schema_contents))
-        yield
-
-
-@pytest.mark.usefixtures("schemas_read_once")
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["default", "everything"])
 @pytest.mark.parametrize("version", ["1.34", "1.37"])
 def test_every_object_fits_the_schema_of_kubernetes(values: dict[str, Any], version: str) -> None:
-    for each in render(values):
-        if each["kind"] not in {"CustomResourceDefinition", "ServiceMonitor"}:
-            kubernetes_validate.validate(each, version, strict=True)
+    assert [fault for each in render(values) for fault in faults(each, version)] == []
+
+
+def test_a_field_that_kubernetes_does_not_know_is_noticed() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"port": 1}}
+
+    assert faults(service, "1.34") == ["$.spec: Additional properties are not allowed ('port' was unexpected)"]
 
 
 def test_the_default_objects_are_the_golden_ones() -> None:
@@ -71,38 +72,12 @@ def test_two_pods_of_the_operator_run_on_different_nodes_if_they_can() -> None:
     assert term["podAffinityTerm"]["labelSelector"] == deployment["spec"]["selector"]
 
 
-def violations_of_restricted(pod: Manifest) -> list[str]:
-    """What of a pod's spec the Pod Security Standard `restricted` forbids (version 1.34)."""
-    found = [name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)]
-    allowed_volumes = {
-        "configMap",
-        "csi",
-        "downwardAPI",
-        "emptyDir",
-        "ephemeral",
-        "persistentVolumeClaim",
-        "projected",
-        "secret",
-    }
-    found += [volume["name"] for volume in pod.get("volumes", ()) if not set(volume) & allowed_volumes]
-    for container in (*pod.get("initContainers", ()), *pod["containers"]):
-        context = {**pod.get("securityContext", {}), **container.get("securityContext", {})}
-        found += [f"hostPort {port['hostPort']}" for port in container.get("ports", ()) if port.get("hostPort")]
-        checks = {
-            "runAsNonRoot": context.get("runAsNonRoot") is True,
-            "runAsUser": context.get("runAsUser") != 0,
-            "allowPrivilegeEscalation": context.get("allowPrivilegeEscalation") is False,
-            "privileged": not context.get("privileged"),
-            "seccompProfile": context.get("seccompProfile", {}).get("type") in {"RuntimeDefault", "Localhost"},
-            "capabilities.drop": "ALL" in context.get("capabilities", {}).get("drop", ()),
-            "capabilities.add": set(context.get("capabilities", {}).get("add", ())) <= {"NET_BIND_SERVICE"},
-        }
-        found += [check for check, holds in checks.items() if not holds]
-    return found
-
-
 def test_the_operators_pod_fits_the_restricted_pod_security_standard() -> None:
     assert violations_of_restricted(one(render(), "Deployment")["spec"]["template"]["spec"]) == []
+
+
+def test_the_pod_of_helm_test_does_too() -> None:
+    assert violations_of_restricted(one(render(), "Pod", "tandem-test")["spec"]) == []
 
 
 def test_a_pod_that_is_not_restricted_is_noticed() -> None:
@@ -166,19 +141,9 @@ def test_a_single_pod_is_not_pinned_to_its_node() -> None:
 
 
 def test_what_needs_other_definitions_or_a_decision_is_off_by_default() -> None:
-    assert kinds(render()).isdisjoint({"NetworkPolicy", "ServiceMonitor"})
-    assert kinds(render(EVERYTHING)) >= {"NetworkPolicy", "ServiceMonitor"}
-
-
-def test_the_monitor_finds_the_metrics_service() -> None:
-    objects = render({"serviceMonitor": {"enabled": True}})
-    service, monitor = one(objects, "Service", "tandem-metrics"), one(objects, "ServiceMonitor")
-
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert [endpoint["port"] for endpoint in monitor["spec"]["endpoints"]] == [
-        port["name"] for port in service["spec"]["ports"]
-    ]
-    assert service["spec"]["selector"] == one(objects, "Deployment")["spec"]["selector"]["matchLabels"]
+    decided = {"NetworkPolicy", "PodMonitor", "ServiceMonitor"}
+    assert kinds(render()).isdisjoint(decided)
+    assert kinds(render(EVERYTHING)) >= decided
 
 
 def test_names_stay_within_their_bounds() -> None:
@@ -190,6 +155,14 @@ def test_names_stay_within_their_bounds() -> None:
     assert one(objects, "Deployment", "a" * 52)
 
 
+def test_names_that_yaml_takes_for_numbers_or_truths_are_still_names() -> None:
+    named = {"fullnameOverride": "true", "nameOverride": "1", "priorityClassName": "7", "serviceAccount": {"name": "0"}}
+
+    for release in ("12", "1e3"):
+        objects = render({**named, "watch": {"namespaces": ["0", "null"]}}, release=release)
+        assert [fault for each in objects for fault in faults(each, "1.37")] == []
+
+
 def test_another_release_has_other_names() -> None:
     assert one(render(release="blue"), "Deployment", "blue-tandem")
 
@@ -199,12 +172,49 @@ def test_an_older_kubernetes_is_refused() -> None:
         render(kubernetes="1.33.9")
 
 
-def test_rendering_needs_no_cluster_no_chance_and_no_hook() -> None:
-    texts = [path.read_text() for path in (CHART / "templates").iterdir()]
+def test_rendering_needs_no_cluster_and_no_chance() -> None:
+    texts = [path.read_text() for path in (CHART / "templates").rglob("*.*")]
     actions = " ".join(action for text in texts for action in re.findall(r"{{(.*?)}}", text, re.DOTALL))
 
     assert {"include", "nindent", "toYaml"} <= set(re.findall(r"\w+", actions))
     assert not {"lookup", "randAlphaNum", "genSelfSignedCert", "genCA", "genPrivateKey", "uuidv4", "now"} & set(
         re.findall(r"\w+", actions)
     )
-    assert not any("helm.sh/hook" in text for text in texts)
+
+
+def test_the_only_hook_is_the_pod_of_helm_test() -> None:
+    hooks = [each for each in render(EVERYTHING) if "helm.sh/hook" in each["metadata"].get("annotations", {})]
+
+    assert [(each["kind"], each["metadata"]["annotations"]["helm.sh/hook"]) for each in hooks] == [("Pod", "test")]
+
+
+def test_further_labels_are_on_all_objects_and_select_none() -> None:
+    plain, labelled = render(), render({"commonLabels": {"cost-center": "inference"}})
+
+    with_labels = [each for each in labelled if each["kind"] != "CustomResourceDefinition"]
+    assert all(each["metadata"]["labels"]["cost-center"] == "inference" for each in with_labels)
+    for kind, name in (("Deployment", "tandem"), ("Service", "tandem-metrics"), ("PodDisruptionBudget", "tandem")):
+        assert one(labelled, kind, name)["spec"]["selector"] == one(plain, kind, name)["spec"]["selector"]
+
+
+def test_labels_of_the_users_do_not_replace_those_by_which_pods_are_found() -> None:
+    mine = {"app.kubernetes.io/name": "mine", "app.kubernetes.io/component": "mine"}
+    deployment = one(render({"commonLabels": mine, "podLabels": mine}), "Deployment")
+
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert "mine" not in selector.values()
+
+
+def test_further_objects_are_rendered_as_templates() -> None:
+    more = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-more"}}
+
+    assert one(render({"extraObjects": [more]}, release="blue"), "ConfigMap", "blue-more")
+
+
+def test_further_volumes_and_arguments_reach_the_operator() -> None:
+    objects = render(EVERYTHING)
+
+    assert operator_container(objects)["args"] == EVERYTHING["extraArgs"]
+    assert operator_container(objects)["volumeMounts"] == EVERYTHING["extraVolumeMounts"]
+    assert one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"] == EVERYTHING["extraVolumes"]

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values: described, used, closed to unknown keys, and in step with the operator's settings."""
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +9,7 @@ import yaml
 from charts.__main__ import ROOT, derived_files
 from charts.values import UndescribedValueError, Value, described_values
 from tandem_operator.settings import Settings
+from tests.chart.other_values import ONLY_WITH, OTHER_VALUES, merged, nested
 from tests.chart.rendering import CHART, HelmError, environment, operator_container, render
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -31,84 +29,12 @@ LEFT_ALONE = {
     "lease_namespace": "the default is the pod's, where the Role is",
 }
 
-OTHER_VALUES: dict[str, Any] = {
-    "replicas": 3,
-    "image.repository": "r.example/operator",
-    "image.tag": "9.9.9",
-    "image.digest": "sha256:" + "1" * 64,
-    "image.pullPolicy": "Always",
-    "imagePullSecrets": [{"name": "registry"}],
-    "frontDoorImage.repository": "r.example/front-door",
-    "frontDoorImage.tag": "9.9.9",
-    "frontDoorImage.digest": "sha256:" + "2" * 64,
-    "connectorImage.repository": "r.example/connector",
-    "connectorImage.tag": "9.9.9",
-    "connectorImage.digest": "sha256:" + "3" * 64,
-    "crds.enabled": False,
-    "crds.keep": False,
-    "watch.namespaces": ["team-a"],
-    "settings.workers": 8,
-    "settings.conversations": 3,
-    "settings.reconcileTimeout": 61,
-    "settings.resync": 601,
-    "settings.requestTimeout": 31,
-    "settings.watchTimeout": 241,
-    "settings.watchGrace": 121,
-    "settings.leaseDuration": 16,
-    "settings.leaseRenewDeadline": 11,
-    "settings.leaseRetry": 2.5,
-    "settings.logFormat": "text",
-    "settings.logLevel": "debug",
-    "extraEnv": [{"name": "A", "value": "b"}],
-    "resources": {"limits": {"memory": "1Gi"}},
-    "serviceAccount.create": False,
-    "serviceAccount.name": "robot",
-    "serviceAccount.annotations": {"a": "b"},
-    "rbac.create": False,
-    "rbac.aggregate": False,
-    "podDisruptionBudget.enabled": False,
-    "networkPolicy.enabled": True,
-    "networkPolicy.metricsFrom": [{"podSelector": {}}],
-    "serviceMonitor.enabled": True,
-    "serviceMonitor.interval": "15s",
-    "serviceMonitor.labels": {"a": "b"},
-    "podAnnotations": {"a": "b"},
-    "podLabels": {"a": "b"},
-    "priorityClassName": "high",
-    "nodeSelector": {"a": "b"},
-    "tolerations": [{"operator": "Exists"}],
-    "affinity": {"nodeAffinity": {}},
-    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
-    "nameOverride": "other",
-    "fullnameOverride": "other",
-}
-"""A valid value for each key that differs from its default."""
-
-ONLY_WITH = {
-    "networkPolicy.metricsFrom": {"networkPolicy": {"enabled": True}},
-    "serviceMonitor.interval": {"serviceMonitor": {"enabled": True}},
-    "serviceMonitor.labels": {"serviceMonitor": {"enabled": True}},
-}
-"""Values without effect unless another one is set."""
-
-
-def _nested(path: str, value: Any) -> dict[str, Any]:
-    for key in reversed(path.split(".")):
-        value = {key: value}
-    result: dict[str, Any] = value
-    return result
-
-
-def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {key: {**one.get(key, {}), **other[key]} if isinstance(other.get(key), dict) else one.get(key, other.get(key))
-            for key in {*one, *other}}  # fmt: skip
-
 
 @pytest.mark.parametrize("value", DESCRIBED, ids=lambda value: value.path)
 def test_every_value_changes_what_is_made(value: Value) -> None:
     base = ONLY_WITH.get(value.path, {})
 
-    assert render(_merged(base, _nested(value.path, OTHER_VALUES[value.path]))) != render(base)
+    assert render(merged(base, nested(value.path, OTHER_VALUES[value.path]))) != render(base)
 
 
 def test_no_value_is_tried_that_is_not_there() -> None:
@@ -118,7 +44,7 @@ def test_no_value_is_tried_that_is_not_there() -> None:
 @pytest.mark.parametrize("path", ["replica", "image.tags", "settings.worker", "crds.keepp", "resources.request"])
 def test_an_unknown_key_is_refused(path: str) -> None:
     with pytest.raises(HelmError, match=rf"additional properties '{path.rpartition('.')[2]}' not allowed"):
-        render(_nested(path, 1))
+        render(nested(path, 1))
 
 
 @pytest.mark.parametrize(
@@ -136,24 +62,7 @@ def test_an_unknown_key_is_refused(path: str) -> None:
 )
 def test_a_wrong_value_is_refused_with_its_path(path: str, value: object) -> None:
     with pytest.raises(HelmError, match=f"at '/{path.replace('.', '/')}"):
-        render(_nested(path, value))
-
-
-def _objects(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    if "properties" in schema and schema.get("type") == "object":
-        yield path, schema
-    for name, each in schema.get("properties", {}).items():
-        yield from _objects(each, f"{path}.{name}")
-
-
-def test_the_schema_is_closed_and_has_the_keys_of_the_values() -> None:
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    open_ones = [path for path, each in _objects(schema, "") if each.get("additionalProperties") is not False]
-
-    assert open_ones == []
-    assert set(schema["properties"]) == {*VALUES, "global"}
-    for name in ("image", "crds", "watch", "settings", "serviceAccount", "rbac", "networkPolicy", "serviceMonitor"):
-        assert set(schema["properties"][name]["properties"]) == set(VALUES[name])
+        render(nested(path, value))
 
 
 def test_every_setting_of_the_operator_can_be_reached() -> None:
@@ -199,7 +108,7 @@ def test_a_value_without_a_comment_is_refused() -> None:
 
 
 def test_a_comment_of_several_lines_is_one_description() -> None:
-    assert described_values("# One,\n# two.\na: {b: 1}\n") == [Value("a", '{"b": 1}', "One, two.")]
+    assert described_values("# One,\n# two.\na: {b: 1}\n") == [Value("a", {"b": 1}, "One, two.")]
 
 
 FILES = derived_files()

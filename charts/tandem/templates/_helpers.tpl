@@ -16,17 +16,38 @@
 {{- end }}
 
 {{- define "tandem.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "tandem.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "tandem.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end }}
 
 {{- define "tandem.labels" -}}
-{{ include "tandem.selectorLabels" . }}
+{{- include "tandem.labelsWith" (list . "tandem.selectorLabels" dict) }}
+{{- end }}
+
+{{/*
+Labels of an object: list of the root context, the template of those that it is selected by, and the user's for this object.
+Where two say the same key the chart wins: others refer to its labels.
+*/}}
+{{- define "tandem.labelsWith" -}}
+{{- $root := index . 0 }}
+{{- $selecting := fromYaml (include (index . 1) $root) }}
+{{- $further := fromYaml (include "tandem.furtherLabels" $root) }}
+{{- toYaml (merge (dict) $selecting $further (index . 2) $root.Values.commonLabels) }}
+{{- end }}
+
+{{- define "tandem.furtherLabels" -}}
 app.kubernetes.io/part-of: tandem
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Of the pod that `helm test` runs: not those by which the Deployment, the Service and the budget know the operator's. */}}
+{{- define "tandem.testLabels" -}}
+app.kubernetes.io/name: {{ include "tandem.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: test
 {{- end }}
 
 {{- define "tandem.serviceAccountName" -}}
