@@ -172,6 +172,30 @@ def test_an_upgrade_changes_the_operator_and_the_definition(release: Release, tm
     assert definition["spec"]["names"]["shortNames"] == ["pdi"]
 
 
+def test_a_rollback_brings_back_the_operator_and_the_definition_as_they_were(release: Release, tmp_path: Path) -> None:
+    older = shutil.copytree(CHART, tmp_path / "older chart")
+    crds = older / "templates" / "crds.yaml"
+    crds.write_text(crds.read_text().replace("- pdi\n", "- older\n"))
+    release.install("settings.workers=7", chart=older)
+    release.establish_definition()
+    release.kubectl.apply(BASE)
+    release.upgrade("settings.workers=8", "replicas=1")
+    assert release.kubectl.get("pdb", "tandem") is None
+
+    release.helm("rollback", "tandem", "1")
+
+    deployment = release.kubectl.get("deployment", "tandem")
+    assert deployment
+    assert deployment["spec"]["replicas"] == 2
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert {"name": "TANDEM_WORKERS", "value": "7"} in container["env"]
+    assert release.kubectl.get("pdb", "tandem")
+    definition = release.kubectl.get("crd", CRD)
+    assert definition
+    assert definition["spec"]["names"]["shortNames"] == ["older"]
+    assert release.kubectl.get(CRD, "crd-rules"), "resources outlive upgrade and rollback"
+
+
 def test_uninstalling_keeps_the_definition_with_its_resources_and_a_new_installation_takes_them_over(
     release: Release,
 ) -> None:
@@ -209,14 +233,20 @@ def test_nothing_else_is_left_after_uninstalling(release: Release) -> None:
     assert left["items"] == []
 
 
-def test_the_plain_install_can_be_applied_and_deleted(release: Release) -> None:
-    manifest = str(ROOT / "manifests" / "install.yaml")
-
-    release.kubectl.run("apply", "--server-side", "-f", manifest)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("apply", "--server-side", "-f", str(ROOT / "manifests" / "install.yaml")),
+        ("apply", "-k", str(ROOT / "manifests")),
+    ],
+    ids=["the file", "kustomize"],
+)
+def test_the_plain_install_can_be_applied_and_deleted(release: Release, command: tuple[str, ...]) -> None:
+    release.kubectl.run(*command)
 
     release.establish_definition()
     wait_until("the pods of the operator", lambda: _pods_made(release), timeout=60)
-    release.kubectl.run("delete", "-f", manifest, "--wait=false")
+    release.kubectl.run("delete", *command[-2:], "--wait=false")
     release.kubectl.run("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
 
 

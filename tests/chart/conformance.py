@@ -3,6 +3,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -10,13 +11,11 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from tests.chart.rendering import Manifest
-
 OF_OTHERS = {"CustomResourceDefinition", "PodMonitor", "ServiceMonitor"}
 """Kinds of which there is no schema here; the API server judges the first in end-to-end tests."""
 
 
-def faults(manifest: Manifest, version: str) -> list[str]:
+def faults(manifest: Mapping[str, Any], version: str) -> list[str]:
     """What Kubernetes of this version (`1.34`) would not know or take."""
     if manifest["kind"] in OF_OTHERS:
         return []
