@@ -37,8 +37,12 @@ demo-down: setup ## Remove all that `make demo` started
 	@$(PYTHON) -m e2e.demo down
 
 .PHONY: test
-test: setup check prepare ## Run every check and test, real cluster and engines included
+test: setup check prepare ## Run every check and test but the longest, real cluster and engines included
 	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+.PHONY: test-long
+test-long: prepare ## Run the end-to-end tests that `make test` leaves out for their time (about half an hour)
+	@$(PYTHON) -m pytest -m long e2e/suite $(PYTEST_ARGS)
 
 .PHONY: unit
 unit: setup ## Run the fast tests only (no cluster, no root)

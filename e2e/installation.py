@@ -100,16 +100,16 @@ def settled_account(read: Callable[[], PoolsAccount], earlier: PoolsAccount, pro
 
 
 @contextmanager
-def front_door(cluster: Cluster, kubectl: Kubectl, resource: str) -> Iterator[str]:
-    """URL under which this machine reaches the front door's Service, while it lasts."""
+def front_door(cluster: Cluster, kubectl: Kubectl, service: str) -> Iterator[str]:
+    """URL under which this machine reaches a front door, while it lasts. The Service of the operator's has the resource's name."""
     if cluster.facts().is_local:
-        service = kubectl.get("service", resource)
-        if service is None:
-            raise InstallationError(f"service {resource} does not exist: is the resource applied?")
-        address = service["spec"]["clusterIP"]
+        found = kubectl.get("service", service)
+        if found is None:
+            raise InstallationError(f"service {service} does not exist: is the resource applied?")
+        address = found["spec"]["clusterIP"]
         yield f"http://[{address}]:{FRONT_DOOR_PORT}" if ":" in address else f"http://{address}:{FRONT_DOOR_PORT}"
     else:
-        with kubectl.forwarded(f"service/{resource}", FRONT_DOOR_PORT) as url:
+        with kubectl.forwarded(f"service/{service}", FRONT_DOOR_PORT) as url:
             yield url
 
 

@@ -76,11 +76,20 @@ class Tally:
 class Load:
     """While it is entered, every session asks, one request after another, streamed and whole by turns."""
 
-    def __init__(self, url: str, sessions: Sequence[str], *, tokens: int = 12, hung_after: float = HUNG_AFTER) -> None:
-        """Ask the front door at `url` for answers of so many tokens."""
+    def __init__(
+        self,
+        url: str,
+        sessions: Sequence[str],
+        *,
+        tokens: int = 12,
+        pause: float = 0.0,
+        hung_after: float = HUNG_AFTER,
+    ) -> None:
+        """Ask the front door at `url` for answers of so many tokens, each session after a pause of so many seconds."""
         self._url = url
         self._sessions = sessions
         self._tokens = tokens
+        self._pause = pause
         self._hung_after = hung_after
         self._over = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._all()), daemon=True)
@@ -112,8 +121,7 @@ class Load:
             number += 1
             ended = await self._asked(http, session, number)
             self.tally.ended.append(ended)
-            if ended.end is not End.ANSWERED:
-                await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(self._pause if ended.end is End.ANSWERED else max(self._pause, _PAUSE))
 
     async def _asked(self, http: httpx.AsyncClient, session: str, number: int) -> Ended:
         streamed = number % 2 == 0

@@ -174,6 +174,7 @@ def test_pods_that_are_drained_and_tainted_away_break_no_stream_and_their_conver
     assert value_of(moved, "tandem_blocks_received_total", purpose="move") >= held.tokens // BLOCK
 
 
+@pytest.mark.long
 def test_pods_that_are_scaled_down_without_moving_break_no_stream_and_their_conversations_are_computed_again(
     wide: Deployment,
 ) -> None:

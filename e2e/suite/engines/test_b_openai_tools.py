@@ -28,6 +28,8 @@ from e2e.suite.engines.conftest import TOOLS, Deployment
 from e2e.suite.engines.test_a_openai_clients import ASKED
 from e2e.suite.engines.test_a_openai_structured import WHICH, is_of_the_form
 
+pytestmark = pytest.mark.long
+
 RESTART: ChatCompletionToolParam = {"type": "function", "function": {"name": "restart", "parameters": WHICH}}
 MOVE: ChatCompletionToolParam = {
     "type": "function",

@@ -5,6 +5,8 @@ import pytest
 
 from e2e.bench.kv.__main__ import main
 
+pytestmark = pytest.mark.long
+
 FIGURES = (
     "4_at_once_reverse_forward",
     "4_at_once_reverse_turn_end_to_commit",

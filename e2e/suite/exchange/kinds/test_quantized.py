@@ -16,7 +16,7 @@ BLOCK = 32
 SHAPE = Shape()
 
 
-@pytest.fixture(scope="module", params=["fp8_e4m3", "fp8_e5m2"])
+@pytest.fixture(scope="module", params=["fp8_e4m3", pytest.param("fp8_e5m2", marks=pytest.mark.long)])
 def talked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
     folder = tmp_path_factory.mktemp("quantized")
     make_model(folder / "model", shape=SHAPE)
