@@ -61,6 +61,8 @@ def test_kubectl_runs_the_plugin_and_completes_its_words(kubectl: Kubectl, repli
 
     offered = run("__complete", "tandem", "explain", *here, "q")
     assert offered.stdout.split()[:1] == ["qwen"], offered.stderr
+    offered = run("__complete", "tandem", "drain", *here, "qwen-p")
+    assert offered.stdout.split()[:1] == ["qwen-prefill-0"], offered.stderr
 
 
 def test_an_engine_that_no_node_has_room_for_is_explained(kubectl: Kubectl, replica: OperatorProcess, run: Run) -> None:

@@ -19,6 +19,7 @@ def names(before: Sequence[str]) -> list[str]:
     [
         (["st"], ["status"], NO_FILES),
         (["explain", "q"], ["qwen"], NO_FILES),
+        (["drain", "--dry-run", "o"], ["other"], NO_FILES),
         (["status", "-n", "models", ""], ["qwen", "other"], NO_FILES),
         (["topology", "qwen", "--out"], ["--output"], NO_FILES),
         (["topology", "qwen", "-o", "s"], ["svg"], NO_FILES),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,10 @@ def test_a_file_that_cannot_be_acted_on_is_a_usage_error(
 def test_a_spec_that_contradicts_itself_is_named_with_its_resource() -> None:
     with pytest.raises(Unplannable, match=r"^qwen: spec\."):
         render(a_resource().on("p5en.48xlarge").with_tensor(16).build(), DEFAULTS, NOW)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"'{sys.executable}' -m tandem_operator.kubectl render -f '{SAMPLES[0]}'; echo status $? >&2"
+    words = ["bash", "-c", f"({command}) | head -c 1"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.strip() == "status 0"

@@ -2,6 +2,7 @@
 """`kubectl tandem`, `kubectl-tandem` or `python -m tandem_operator.kubectl`."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -20,10 +21,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from tandem_operator.kubectl.commands import BY_NAME  # noqa: PLC0415
 
     try:
-        return asyncio.run(BY_NAME[options.command](options))
+        ended = asyncio.run(BY_NAME[options.command](options))
+        sys.stdout.flush()
     except Failed as problem:
         sys.stderr.write(f"{problem}\n")
         return problem.exit
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; what is left of it must not be written when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.WELL
+    return ended
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ _ENDS: Final = """exit status:
   2  the command line, or a file that it names, can't be acted on
   3  no such object
   4  the cluster can't be reached, or doesn't allow it
+  130  interrupted by the keyboard
 """
 
 COMMANDS: Final = {

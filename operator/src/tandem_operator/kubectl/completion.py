@@ -11,11 +11,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from tandem_operator.api.names import ENGINE_LABEL
 from tandem_operator.kubectl.arguments import COMMANDS, OUTPUTS, parser
 
 _FILES_TOO: Final = 0
 _NO_FILES: Final = 4
-_TAKES_NAMES: Final = frozenset({"status", "explain", "topology"})
+_TAKES_NAMES: Final = frozenset({"status", "explain", "topology", "drain"})
+_TAKES_VALUES: Final = frozenset({"-n", "--namespace", "--context", "--timeout"})
 _TAKES_FILES: Final = frozenset({"-f", "--filename", "--kubeconfig"})
 
 
@@ -31,7 +33,7 @@ def complete(words: Sequence[str], names: Callable[[Sequence[str]], Iterable[str
 
     Args:
         words: after `kubectl tandem`; the last is what is being typed, maybe empty.
-        names: of the resources in the namespace that the words before mean.
+        names: of the resources, or for `drain` of the engine pods, in the namespace that the words before mean.
     """
     *before, typed = words
     if not before:
@@ -43,7 +45,7 @@ def complete(words: Sequence[str], names: Callable[[Sequence[str]], Iterable[str
         return _beginning(OUTPUTS.get(command, ()), typed), _NO_FILES
     if typed.startswith("-"):
         return _beginning(_options(command), typed), _NO_FILES
-    if command in _TAKES_NAMES and not last.startswith("-"):
+    if command in _TAKES_NAMES and last not in _TAKES_VALUES:
         return _beginning(names(before), typed), _NO_FILES
     return [], _NO_FILES
 
@@ -60,8 +62,9 @@ def _options(command: str) -> list[str]:
 
 
 def _names(before: Sequence[str]) -> list[str]:
-    """Of the resources in the namespace, as far as they can be had: a completion never complains."""
-    from tandem_operator.kubectl.exits import Failed  # noqa: PLC0415 -- loads a client, which options don't need
+    """Of resources or engine pods in the namespace, as far as they can be had: a completion never complains."""
+    from tandem_operator.kube.kinds import POD  # noqa: PLC0415 -- loads a client, which options don't need
+    from tandem_operator.kubectl.exits import Failed  # noqa: PLC0415
     from tandem_operator.kubectl.reading import Whereabouts, connected, resources  # noqa: PLC0415
 
     known = argparse.ArgumentParser(add_help=False, exit_on_error=False)
@@ -72,7 +75,11 @@ def _names(before: Sequence[str]) -> list[str]:
     async def listed() -> list[str]:
         place = Whereabouts(given.kubeconfig, given.context, given.namespace)
         async with connected(place) as client:
-            return [each["metadata"]["name"] for each in await resources(client, place.chosen_namespace(), ())]
+            if before[0] == "drain":
+                found = (await client.list(POD, place.chosen_namespace(), ENGINE_LABEL)).items
+            else:
+                found = await resources(client, place.chosen_namespace(), ())
+            return [each["metadata"]["name"] for each in found]
 
     try:
         return asyncio.run(listed())

@@ -17,6 +17,8 @@ class Exit(IntEnum):
     """There is no such object."""
     NO_CLUSTER = 4
     """The cluster can't be reached, or doesn't allow it."""
+    INTERRUPTED = 130
+    """By the keyboard. A pod whose eviction was asked for drains all the same."""
 
 
 class Failed(Exception):  # noqa: N818 -- says what the command did
