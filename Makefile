@@ -112,6 +112,10 @@ generate: setup ## Write the CRD, its reference, the chart's README and schema, 
 	@$(PYTHON) -m charts write
 	@$(PYTHON) -m e2e.images dockerfiles
 
+.PHONY: docs
+docs: setup ## Build the documentation's site into build/site; fails for a link that leads nowhere
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+
 .PHONY: packages
 packages: setup ## Build the Python packages, and the SBOM of what they need, into dist/
 	@$(PYTHON) -m uv build --quiet --package tandem-connector --out-dir dist
