@@ -107,7 +107,7 @@ format: setup ## Format the code and apply safe fixes
 	@$(PYTHON) -m ruff format .
 
 .PHONY: generate
-generate: setup ## Write the CRD, its reference, the chart's README and schema, the plain install and the Dockerfiles
+generate: setup ## Write the CRD, its reference, the chart's README, schema and dashboards, the plain install and the Dockerfiles
 	@$(PYTHON) -m tandem_operator.api.crd write
 	@$(PYTHON) -m charts write
 	@$(PYTHON) -m e2e.images dockerfiles

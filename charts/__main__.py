@@ -2,7 +2,7 @@
 """Derives the chart's README and schema and the plain manifests from the chart: `python -m charts write|check`.
 
 The README's table of values and the schema come from the comments of values.yaml; manifests/install.yaml is the chart with its
-defaults, for clusters without Helm.
+defaults, for clusters without Helm. Dashboards come from their panels, and docs/reference/metrics.md from the tables of the code.
 """
 
 import argparse
@@ -14,6 +14,10 @@ from typing import Any
 
 import yaml
 
+from charts.dashboard_resources import RESOURCES
+from charts.dashboard_turns import TURNS
+from charts.grafana import Dashboard, dashboard_json
+from charts.metrics import metrics_page
 from charts.schema import values_schema
 from charts.values import Value, described_values, value_tree
 from e2e.cluster.tools import helm_path
@@ -22,6 +26,8 @@ from tandem_operator.api.text import as_yaml
 CHART = Path(__file__).parent / "tandem"
 ROOT = Path(__file__).parent.parent
 NAMESPACE = "tandem-system"
+DASHBOARDS = {"turns.json": TURNS, "resources.json": RESOURCES}
+"""By the names of their files."""
 
 
 def readme() -> str:
@@ -67,7 +73,13 @@ def derived_files() -> dict[Path, str]:
         Path("charts/tandem/README.md"): readme(),
         Path("charts/tandem/values.schema.json"): schema(),
         Path("manifests/install.yaml"): install_manifest(),
+        Path("docs/reference/metrics.md"): metrics_page(),
+        **{Path("charts/tandem/monitoring", name): _dashboard(each) for name, each in DASHBOARDS.items()},
     }
+
+
+def _dashboard(dashboard: Dashboard) -> str:
+    return json.dumps(dashboard_json(dashboard), indent=1, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-OF_OTHERS = {"CustomResourceDefinition", "PodMonitor", "ServiceMonitor"}
+OF_OTHERS = {"CustomResourceDefinition", "PodMonitor", "PrometheusRule", "ServiceMonitor"}
 """Kinds of which there is no schema here; the API server judges the first in end-to-end tests."""
 
 

@@ -51,6 +51,13 @@ OTHER_VALUES: dict[str, Any] = {
     "podMonitor.enabled": True,
     "podMonitor.interval": "5s",
     "podMonitor.labels": {"a": "b"},
+    "prometheusRule.enabled": True,
+    "prometheusRule.labels": {"a": "b"},
+    "prometheusRule.disabled": ["TandemScalingLimited"],
+    "prometheusRule.runbooks": "https://docs.example/alerts",
+    "dashboards.enabled": True,
+    "dashboards.labels": {"a": "b"},
+    "dashboards.annotations": {"a": "b"},
     "test.enabled": False,
     "commonLabels": {"a": "b"},
     "deploymentAnnotations": {"a": "b"},
@@ -67,9 +74,14 @@ OTHER_VALUES: dict[str, Any] = {
 """A valid value for each key that differs from its default."""
 
 ONLY_WITH = {
+    "dashboards.annotations": {"dashboards": {"enabled": True}},
+    "dashboards.labels": {"dashboards": {"enabled": True}},
     "networkPolicy.metricsFrom": {"networkPolicy": {"enabled": True}},
     "podMonitor.interval": {"podMonitor": {"enabled": True}},
     "podMonitor.labels": {"podMonitor": {"enabled": True}},
+    "prometheusRule.disabled": {"prometheusRule": {"enabled": True}},
+    "prometheusRule.labels": {"prometheusRule": {"enabled": True}},
+    "prometheusRule.runbooks": {"prometheusRule": {"enabled": True}},
     "serviceMonitor.interval": {"serviceMonitor": {"enabled": True}},
     "serviceMonitor.labels": {"serviceMonitor": {"enabled": True}},
 }

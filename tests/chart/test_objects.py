@@ -20,6 +20,8 @@ EVERYTHING: dict[str, Any] = {
     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {"matchLabels": {"monitoring": "true"}}}]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+    "dashboards": {"enabled": True},
     "imagePullSecrets": [{"name": "registry"}],
     "extraArgs": ["--resync=300"],
     "extraEnv": [{"name": "PYTHONASYNCIODEBUG", "value": "1"}],
@@ -141,7 +143,7 @@ def test_a_single_pod_is_not_pinned_to_its_node() -> None:
 
 
 def test_what_needs_other_definitions_or_a_decision_is_off_by_default() -> None:
-    decided = {"NetworkPolicy", "PodMonitor", "ServiceMonitor"}
+    decided = {"NetworkPolicy", "PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap"}
     assert kinds(render()).isdisjoint(decided)
     assert kinds(render(EVERYTHING)) >= decided
 

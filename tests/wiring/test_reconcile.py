@@ -394,6 +394,23 @@ async def test_an_unreadable_resource_at_first_sight_has_all_conditions(bench: B
     }
 
 
+async def test_a_resources_conditions_are_metrics_until_it_is_gone(bench: Bench) -> None:
+    ready = {"resource_namespace": "models", "resource_name": "qwen", "type": "Ready", "status": "False"}
+
+    def told(**labels: str) -> float | None:
+        return bench.metrics.registry.get_sample_value("tandem_resource_condition", {**ready, **labels})
+
+    bench.store(a_resource())
+    await bench.reconcile()
+    assert told(reason=bench.condition("Ready")["reason"]) == 1
+    bench.store(a_resource().with_spec("model", value=None))
+    await bench.reconcile()
+    assert told(reason="Invalid") == 1
+    bench.api.objects.clear()
+    await bench.reconcile()
+    assert told(reason="Invalid") is None
+
+
 async def test_a_spec_that_cannot_be_acted_on_is_reported_and_nothing_is_changed(bench: Bench) -> None:
     bench.store(a_resource().with_overlay(Role.DECODE, {"spec": "not an object"}))
     await bench.reconcile()

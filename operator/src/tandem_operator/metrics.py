@@ -3,14 +3,17 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from tandem_operator.resource_metrics import ResourceMetrics
+
 _DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
-    """The metrics of one process. All labels have few values: kinds, verbs and outcomes, never names."""
+    """The metrics of one process. Labels have few values: kinds, verbs and outcomes; only `of_resources` has names."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        self.of_resources = ResourceMetrics(registry)
         self.queue_depth = Gauge(
             "tandem_queue_depth",
             "Is the operator keeping up? Resources that wait for a worker (on a standby: that would).",

@@ -113,8 +113,9 @@ async def run(settings: Settings) -> None:
                     for _ in range(settings.workers):
                         workers.create_task(queue.work(reconciler))
             finally:
-                # Whoever leads now holds them.
+                # Whoever leads now holds them, and tells of the resources.
                 conversations.stop()
+                metrics.of_resources.clear()
 
         health = Health(watches, queue, elector, longest_reconcile=2 * settings.reconcile_timeout)
         stop, stop_watching, watching = asyncio.Event(), asyncio.Event(), asyncio.Event()

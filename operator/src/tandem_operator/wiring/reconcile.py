@@ -163,6 +163,7 @@ class Reconciler:
             self._conversations.written(key, reports)
         outcome = self._outcome(observed, self._defaults, self._now(), problem)
         self._conversations.follow(key, outcome.targets)
+        self._metrics.of_resources.saw(key.namespace, key.name, outcome.status, self._now().timestamp())
         try:
             if await self._applier.status(stored, outcome.status):
                 _log.info("status written", generation=resource.metadata.generation)
@@ -202,6 +203,10 @@ class Reconciler:
     async def _report_unreadable(self, stored: Json, error: ValidationError) -> None:
         status, events = unreadable_status(stored, error, self._now())
         _log.warning("resource can't be read", error=str(error))
+        metadata = stored["metadata"]
+        self._metrics.of_resources.saw_unreadable(
+            metadata["namespace"], metadata["name"], status["conditions"], self._now().timestamp()
+        )
         try:
             written = await self._applier.raw_status(stored, status)
         except (Gone, Conflict):
@@ -218,6 +223,7 @@ class Reconciler:
             self._observer.forget(key)
             self._conversations.forget(key)
         if uid is None:
+            self._metrics.of_resources.forget(key.namespace, key.name)
             self._uids.pop(key, None)
             self._observer.forget(key)
             self._conversations.forget(key)
