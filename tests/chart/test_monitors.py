@@ -8,6 +8,7 @@ import pytest
 from tests.builders import a_resource
 from tests.builders.resources import ResourceBuilder
 from tests.chart.rendering import Manifest, kinds, one, render
+from tests.manifests.checking import problems
 from tests.plan.made import objects
 
 ENABLED: dict[str, Any] = {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}
@@ -82,6 +83,23 @@ def test_a_prometheus_selects_monitors_by_labels_of_their_own() -> None:
     monitors = [each for each in rendered if each["kind"].endswith("Monitor")]
     assert len(monitors) == 3
     assert all(labels.items() <= each["metadata"]["labels"].items() for each in monitors)
+
+
+def monitors(values: dict[str, Any]) -> list[Manifest]:
+    return [each for each in render(values) if each["kind"] in {"PodMonitor", "ServiceMonitor"}]
+
+
+@pytest.mark.parametrize("watch", [{}, {"namespaces": ["a"]}], ids=["all namespaces", "some namespaces"])
+def test_monitors_fit_the_definitions_of_the_prometheus_operator(watch: dict[str, Any]) -> None:
+    found = monitors({**ENABLED, "watch": watch})
+
+    assert len(found) == 3
+    assert [problem for each in found for problem in problems(each)] == []
+
+
+def test_a_field_that_the_prometheus_operator_does_not_know_is_noticed() -> None:
+    for each in monitors(ENABLED):
+        assert problems({**each, "spec": {**each["spec"], "endpoint": []}}) != []
 
 
 def test_monitors_need_definitions_of_others_and_are_off_by_default() -> None:

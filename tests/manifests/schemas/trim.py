@@ -20,6 +20,8 @@ TAKEN: Final = {
     "gateway-api/config/crd/standard/gateway.networking.k8s.io_httproutes.yaml": "v1",
     "gateway-api-inference-extension/config/crd/bases/inference.networking.k8s.io_inferencepools.yaml": "v1",
     "argo-cd/manifests/crds/application-crd.yaml": "v1alpha1",
+    "prometheus-operator/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml": "v1",
+    "prometheus-operator/example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml": "v1",
 }
 """Definitions of custom resources, and the version that is kept."""
 EKSCTL: Final = "eksctl/pkg/apis/eksctl.io/v1alpha5/assets/schema.json"
