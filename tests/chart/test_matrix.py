@@ -76,7 +76,7 @@ NEEDED = {(rule.group, rule.resource, verb) for rule in RULES for verb in rule.v
 
 
 @settings(
-    max_examples=25,
+    max_examples=10,
     deadline=None,
     # Each step of shrinking starts Helm, and there are hundreds.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
