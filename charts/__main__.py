@@ -2,7 +2,8 @@
 """Derives the chart's README and schema and the plain manifests from the chart: `python -m charts write|check`.
 
 The README's table of values and the schema come from the comments of values.yaml; manifests/install.yaml is the chart with its
-defaults, for clusters without Helm. Dashboards come from their panels, and docs/reference/metrics.md from the tables of the code.
+defaults, for clusters without Helm. Dashboards come from their panels, and docs/reference/metrics.md from the tables of the code;
+docs/reference/values.md is the README's table.
 """
 
 import argparse
@@ -32,9 +33,24 @@ DASHBOARDS = {"turns.json": TURNS, "resources.json": RESOURCES}
 
 def readme() -> str:
     """The chart's README: the text around it, and the table of all values."""
-    rows = "".join(_row(value) for value in described_values(_values_file()))
     template = (CHART.parent / "README.template.md").read_text(encoding="utf-8")
-    return template.replace("{{ values }}", f"| value | default | meaning |\n| --- | --- | --- |\n{rows}")
+    return template.replace("{{ values }}", _table())
+
+
+def values_page() -> str:
+    """The same table as a page of the documentation."""
+    return (
+        "<!-- Generated from charts/tandem/values.yaml by `make generate`. Do not edit. -->\n"
+        "# Values of the chart\n\n"
+        "What `helm install tandem charts/tandem --set VALUE=...` takes. Anything else is refused, by the chart's schema.\n"
+        "[Dashboards and alerts](../alerts.md) says what monitoring needs.\n\n"
+        f"{_table()}"
+    )
+
+
+def _table() -> str:
+    rows = "".join(_row(value) for value in described_values(_values_file()))
+    return f"| value | default | meaning |\n| --- | --- | --- |\n{rows}"
 
 
 def _row(value: Value) -> str:
@@ -74,6 +90,7 @@ def derived_files() -> dict[Path, str]:
         Path("charts/tandem/values.schema.json"): schema(),
         Path("manifests/install.yaml"): install_manifest(),
         Path("docs/reference/metrics.md"): metrics_page(),
+        Path("docs/reference/values.md"): values_page(),
         **{Path("charts/tandem/monitoring", name): _dashboard(each) for name, each in DASHBOARDS.items()},
     }
 
