@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kubectl plugin reads of one resource."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tandem_connector.contract.types import Role
+from tandem_operator.api.names import KIND, RESOURCE_LABEL, ROLE_LABEL
 from tandem_operator.api.status import Condition, ConditionStatus, ConditionType, Status
+from tandem_operator.kube.kinds import POD, RESOURCE, STATEFUL_SET
 from tandem_operator.kubectl.views.seen import Seen
-from tests.builders import NOW, a_ready_pod, a_resource, observed, settled
+from tests.builders import NOW, a_ready_pod, a_resource, a_set, observed, settled
 from tests.builders.nodes import NodeBuilder
 from tests.builders.pods import PodBuilder
 from tests.builders.resources import ResourceBuilder
+from tests.kube.fake_api import FakeApi
 
 
 def a_condition(kind: ConditionType, status: ConditionStatus, reason: str, message: str = "words") -> Condition:
@@ -65,4 +68,66 @@ def two_of_each() -> Seen:
     return Seen(told)
 
 
-__all__ = ["NOT_READY", "NOW", "READY", "a_condition", "an_event", "seen", "two_of_each", "with_conditions"]
+def put_engine(api: FakeApi, pod: PodBuilder, role: Role = Role.DECODE) -> None:
+    """A pod of a resource that is stored already, with the StatefulSet in between."""
+    resource = api.get(RESOURCE.plural, "qwen")
+    assert resource is not None
+    set_ = a_set(role)
+    owner = {"kind": KIND, "name": "qwen", "uid": resource["metadata"]["uid"], "controller": True}
+    labels = {RESOURCE_LABEL: "qwen", ROLE_LABEL: str(role)}
+    set_["metadata"] |= {"namespace": "models", "labels": labels, "ownerReferences": [owner]}
+    stored = api.put(STATEFUL_SET.plural, set_)
+    manifest = pod.build()
+    controller = {"kind": "StatefulSet", "name": set_["metadata"]["name"], "controller": True}
+    manifest["metadata"]["ownerReferences"] = [{**controller, "uid": stored["metadata"]["uid"]}]
+    api.put(POD.plural, manifest)
+
+
+def metrics_text(
+    *,
+    tokens: Mapping[str, float] | None = None,
+    received: Mapping[str, float] | None = None,
+    written: Mapping[str, float] | None = None,
+    waits: tuple[int, float] = (0, 0.0),
+    wants_open: int = 0,
+    rank: int = 0,
+) -> str:
+    """What one data-parallel rank of an engine shows at `/metrics`, and something that nobody asked for.
+
+    `waits`: how many, and their seconds.
+    """
+    own = f'model_name="m",engine="{rank}"'
+    counters = {
+        "tandem_prompt_tokens_total": ("source", tokens),
+        "tandem_bytes_received_total": ("purpose", received),
+        "tandem_bytes_written_total": ("purpose", written),
+    }
+    lines = [
+        "# HELP tandem_wants_open Own wants that somebody waits for.",
+        "# TYPE tandem_wants_open gauge",
+        f"tandem_wants_open{{{own}}} {wants_open}",
+        f"tandem_wait_seconds_count{{{own}}} {waits[0]}",
+        f"tandem_wait_seconds_sum{{{own}}} {waits[1]}",
+        f'tandem_wait_seconds_bucket{{{own},le="+Inf"}} {waits[0]}',
+        f"vllm:num_requests_running{{{own}}} 2",
+        "python_gc_objects_collected_total 1234",
+    ]
+    for name, (label, values) in counters.items():
+        lines += [f'{name}{{{own},{label}="{value}"}} {amount:e}' for value, amount in (values or {}).items()]
+        # Prometheus' client tells of each counter also when it was made.
+        lines += [f'{name.removesuffix("_total")}_created{{{own},{label}="{value}"}} 1.7e9' for value in values or {}]
+    return "\n".join(lines) + "\n"
+
+
+__all__ = [
+    "NOT_READY",
+    "NOW",
+    "READY",
+    "a_condition",
+    "an_event",
+    "metrics_text",
+    "put_engine",
+    "seen",
+    "two_of_each",
+    "with_conditions",
+]

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands against an API server in memory."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 
@@ -14,9 +16,10 @@ from tandem_operator.kubectl.__main__ import main
 from tandem_operator.kubectl.arguments import parser
 from tandem_operator.kubectl.commands import BY_NAME
 from tandem_operator.kubectl.exits import Exit, Failed
+from tests.builders import a_ready_pod
 from tests.kube.fake_api import FakeApi
 from tests.kube.serving import new_api, serve
-from tests.kubectl.builders import NOT_READY, READY, with_conditions
+from tests.kubectl.builders import NOT_READY, READY, metrics_text, put_engine, with_conditions
 
 
 @pytest.fixture
@@ -97,3 +100,48 @@ def test_a_wrong_command_line_is_a_usage_error() -> None:
     with pytest.raises(SystemExit) as ended:
         main(["unheard"])
     assert ended.value.code == Exit.USAGE
+
+
+async def test_ui_once_looks_twice_and_tells_programs(
+    api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem_operator.kubectl.commands.LOOK_EVERY", 1.1)
+    put(api, with_conditions(READY).manifest())
+    put_engine(api, a_ready_pod())
+    looks = (metrics_text(tokens={"computed": tokens}) for tokens in (0, 1000))
+    api.answer("GET", "/proxy/metrics", *((200, {}, text) for text in looks))
+    assert await run(api, tmp_path, "ui", "qwen", "--once", "-o", "json") == Exit.WELL
+    (engine,) = json.loads(capsys.readouterr().out)["engines"]
+    assert engine["rates"]["tokens"]["computed"] > 0
+    assert api.writes == []
+
+
+async def test_ui_serves_until_it_is_ended(api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(api, with_conditions(READY).manifest())
+    serving = asyncio.create_task(run(api, tmp_path, "ui", "qwen"))
+    said = ""
+    while " shows models/qwen" not in said:
+        await asyncio.sleep(0.01)
+        said += capsys.readouterr().out
+    url = said.split()[0]
+    async with aiohttp.ClientSession() as session, session.get(f"{url}state") as answer:
+        assert (await answer.json())["name"] == "qwen"
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await session.get(url)
+
+
+async def test_ui_has_json_only_of_one_look(api: FakeApi, tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="--once") as failed:
+        await run(api, tmp_path, "ui", "qwen", "-o", "json")
+    assert failed.value.exit is Exit.USAGE
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http"])
+def test_ui_takes_ports_only(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["ui", "qwen", f"--port={port}"])
+    assert "is no port" in capsys.readouterr().err

@@ -24,6 +24,8 @@ def names(before: Sequence[str]) -> list[str]:
         (["topology", "qwen", "--out"], ["--output"], NO_FILES),
         (["topology", "qwen", "-o", "s"], ["svg"], NO_FILES),
         (["status", "--namespace", ""], [], NO_FILES),
+        (["ui", "q"], ["qwen"], NO_FILES),
+        (["ui", "--port", ""], [], NO_FILES),
         (["render", "-f", ""], [], FILES),
         (["unheard", "--"], [], NO_FILES),
     ],

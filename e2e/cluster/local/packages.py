@@ -44,14 +44,23 @@ def require() -> None:
         )
     if not (packages := missing()):
         return
+    install(*packages)
+    if still := missing():
+        raise ClusterError(f"{', '.join(still)} was installed but its programs are not where they are looked for")
+
+
+def install(*packages: str) -> None:
+    """Install Debian packages; needs root.
+
+    Raises:
+        ClusterError: Not Debian's kind of distribution, or apt-get failed.
+    """
     if not shutil.which("apt-get"):
         raise ClusterError(f"install these, under the names that your distribution has for them: {', '.join(packages)}")
     with Progress(f"installing {', '.join(packages)}") as progress:
         progress.update()
         _apt_get("update")
         _apt_get("install", "--yes", "--no-install-recommends", *packages)
-    if still := missing():
-        raise ClusterError(f"{', '.join(still)} was installed but its programs are not where they are looked for")
 
 
 def missing() -> list[str]:

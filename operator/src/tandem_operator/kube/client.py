@@ -110,6 +110,15 @@ class Client:
             return False
         return any(resource["name"] == kind.plural for resource in served["resources"])
 
+    async def get_of_pod(self, namespace: str, pod: str, port: int, path: str) -> str:
+        """What a pod answers over HTTP, fetched by the API server in one attempt; it needs the right to get `pods/proxy`.
+
+        Raises:
+            KubeError: the pod or the API server gave no such answer; the text has why.
+        """
+        proxied = POD.path(namespace, f"{pod}:{port}", f"proxy{path}")
+        return await self._fetch("GET", POD, proxied, patient=False, accept="text/plain")
+
     async def apply(self, kind: Kind, manifest: Manifest, *, subresource: str | None = None) -> Json:
         """Server-side apply; the object as it is afterwards.
 
@@ -174,13 +183,32 @@ class Client:
         content_type: str = "application/json",
         patient: bool = True,
     ) -> Json:
+        answered = await self._fetch(
+            method, kind, path, query=query, body=body, content_type=content_type, patient=patient
+        )
+        parsed: Json = json.loads(answered)
+        return parsed
+
+    async def _fetch(
+        self,
+        method: str,
+        kind: Kind,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Manifest | str | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        patient: bool = True,
+    ) -> str:
         backoff = iter(_BACKOFF if patient else ())
         while True:
             self._check_tenure(method, kind)
-            status, headers, content = await self._attempt(method, path, query or {}, body, content_type)
+            status, headers, content = await self._attempt(
+                method, path, query or {}, body, content_type=content_type, accept=accept
+            )
             if 200 <= status < 300:
-                parsed: Json = json.loads(content)
-                return parsed
+                return content
             if status != 404:
                 self._metrics.api_errors.labels(method, kind.plural, str(status or "unreachable")).inc()
             answer = _parsed(content)
@@ -199,7 +227,14 @@ class Client:
             raise Requeue(f"{method} {kind.plural}: this replica does not lead any more", timedelta(seconds=5))
 
     async def _attempt(
-        self, method: str, path: str, query: Mapping[str, str], body: Manifest | str | None, content_type: str
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Manifest | str | None,
+        *,
+        content_type: str,
+        accept: str,
     ) -> tuple[int, Mapping[str, str], str]:
         """Status (0: no answer), headers and text of one attempt."""
         try:
@@ -208,7 +243,7 @@ class Client:
                 path,
                 query_params=list(query.items()),
                 header_params={
-                    "Accept": "application/json",
+                    "Accept": accept,
                     # The network of a cluster is quicker than gzip of lists on one side and its undoing on the other.
                     "Accept-Encoding": "identity",
                     "Content-Type": content_type,

@@ -5,5 +5,5 @@ It is of the operator's distribution, since it shows by the operator's own plann
 operator's image has no more of it than these modules: `rich` is an extra, `tandem-operator[kubectl]`.
 
 `views` is pure: it makes of observed objects what is to be told, as models that are also the JSON. `terminal` draws views for people.
-`reading` and `commands` are the thin rest.
+`ui` serves a page of them. `reading` and `commands` are the thin rest.
 """

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "status": "resources as trees: roles, engines, pairs",
     "explain": "why a resource is not ready: the chain of causes, and the next command",
     "topology": "who exchanges KV with whom, and where they are",
+    "ui": "a page on this machine that draws a resource's engines, wiring and live flows of KV",
     "doctor": "what is wrong with the cluster: nodes, devices, plugins, installation, with remedies",
     "drain": "evict engines, which hand over what they hold; the only command that changes anything",
     "render": "what the operator would create for the resources in a file, offline",
@@ -30,6 +31,7 @@ OUTPUTS: Final = {
     "status": ("text", "json"),
     "explain": ("text", "json"),
     "topology": ("text", "svg", "json"),
+    "ui": ("text", "json"),
     "doctor": ("text", "json"),
     "drain": ("text", "json"),
     "render": ("yaml", "json"),
@@ -64,11 +66,25 @@ def parser() -> argparse.ArgumentParser:
             made[name].add_argument("--context", help="of the kubeconfig; default: its current one")
             made[name].add_argument("--kubeconfig", type=Path, help="default: KUBECONFIG, else ~/.kube/config")
     made["status"].add_argument("names", nargs="*", metavar="NAME", help="default: all of the namespace")
-    for name in ("explain", "topology"):
+    for name in ("explain", "topology", "ui"):
         made[name].add_argument("name", metavar="NAME")
+    _add_ui(made["ui"])
     _add_drain(made["drain"])
     _add_render(made["render"])
     return top
+
+
+def _add_ui(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--port", type=_port, default=0, help="of 127.0.0.1; default: one that is free")
+    command.add_argument(
+        "--once", action="store_true", help="serve nothing: look twice, two seconds apart, and print what was seen"
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port: 1 to 65535, or 0 for one that is free")
+    return int(text)
 
 
 def _add_drain(command: argparse.ArgumentParser) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each command: read, look, tell."""
 
+import asyncio
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Coroutine
@@ -19,8 +20,11 @@ from tandem_operator.kubectl.terminal.console import draw, print_json, print_obj
 from tandem_operator.kubectl.terminal.doctor import diagnosis_of
 from tandem_operator.kubectl.terminal.drain import drain_line, drained_line
 from tandem_operator.kubectl.terminal.explain import explanation_tree
+from tandem_operator.kubectl.terminal.flows import flows_tables
 from tandem_operator.kubectl.terminal.status import status_tree
 from tandem_operator.kubectl.terminal.topology import topology_table
+from tandem_operator.kubectl.ui.flow_reader import LOOK_EVERY, FlowReader
+from tandem_operator.kubectl.ui.server import serving
 from tandem_operator.kubectl.views.doctor import diagnose
 from tandem_operator.kubectl.views.drain import Drained
 from tandem_operator.kubectl.views.explain import explain
@@ -88,6 +92,28 @@ async def topology(options: Namespace) -> Exit:
     return Exit.WELL
 
 
+async def ui(options: Namespace) -> Exit:
+    """`ui`: serve the page until interrupted, or tell once what it would show."""
+    if options.output == "json" and not options.once:
+        raise Failed(Exit.USAGE, "--output json is for --once; a page that is served has its state in JSON at /state")
+    place = where(options)
+    async with connected(place) as client:
+        reader = FlowReader(client, place.chosen_namespace(), options.name)
+        view = await reader.current()
+        if not options.once:
+            async with serving(reader.current, options.port) as url:
+                sys.stdout.write(f"{url} shows {view.namespace}/{view.name}, to this machine only; Ctrl-C ends it\n")
+                sys.stdout.flush()
+                await asyncio.Event().wait()
+        await asyncio.sleep(LOOK_EVERY)
+        view = await reader.current()
+    if options.output == "json":
+        print_json(view)
+    else:
+        draw(flows_tables(view))
+    return Exit.WELL
+
+
 async def drain(options: Namespace) -> Exit:
     """`drain`: evict engines, one after the other."""
     place = where(options)
@@ -143,6 +169,7 @@ BY_NAME: Final[dict[str, Command]] = {
     "status": status,
     "explain": explain_,
     "topology": topology,
+    "ui": ui,
     "doctor": doctor,
     "drain": drain,
     "render": render_,

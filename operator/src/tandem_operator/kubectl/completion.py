@@ -16,8 +16,8 @@ from tandem_operator.kubectl.arguments import COMMANDS, OUTPUTS, parser
 
 _FILES_TOO: Final = 0
 _NO_FILES: Final = 4
-_TAKES_NAMES: Final = frozenset({"status", "explain", "topology", "drain"})
-_TAKES_VALUES: Final = frozenset({"-n", "--namespace", "--context", "--timeout"})
+_TAKES_NAMES: Final = frozenset({"status", "explain", "topology", "ui", "drain"})
+_TAKES_VALUES: Final = frozenset({"-n", "--namespace", "--context", "--timeout", "--port"})
 _TAKES_FILES: Final = frozenset({"-f", "--filename", "--kubeconfig"})
 
 

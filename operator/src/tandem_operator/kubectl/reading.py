@@ -3,17 +3,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from tandem_operator.api import names
 from tandem_operator.api.resource import DisaggregatedInference
-from tandem_operator.kube.access import NoAccess, chosen_namespace, find_access
+from tandem_operator.kube.access import Access, NoAccess, chosen_namespace, find_access
 from tandem_operator.kube.client import Client, Json
 from tandem_operator.kube.errors import Gone, KubeError, Refused
 from tandem_operator.kube.kinds import DEPLOYMENT, EVENT, NODE, POD, RESOURCE, STATEFUL_SET, Kind
@@ -22,6 +23,9 @@ from tandem_operator.kubectl.exits import Exit, Failed
 from tandem_operator.kubectl.views.seen import Seen
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.children import key_of
+
+_RENEW_AGAIN: Final = 60.0
+"""Seconds after credentials couldn't be renewed."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,22 @@ async def connected(where: Whereabouts) -> AsyncIterator[Client]:
         words = f"no access to a cluster: {error.__cause__}; name a kubeconfig by --kubeconfig or KUBECONFIG"
         raise Failed(Exit.NO_CLUSTER, words) from error
     async with Client(access.configuration, Metrics(CollectorRegistry()), timeout=20.0) as client:
+        fresh = asyncio.create_task(_keep_fresh(access))
         try:
             yield client
         except KubeError as error:
             raise Failed(Exit.NO_CLUSTER, str(error)) from error
+        finally:
+            fresh.cancel()
+
+
+async def _keep_fresh(access: Access) -> None:
+    """Renew credentials for as long as a command runs, which for `ui` is longer than a token of EKS lasts."""
+    while True:
+        # That one can't be renewed is told by what the server answers when it has run out.
+        with suppress(Exception):
+            await access.keep_fresh()
+        await asyncio.sleep(_RENEW_AGAIN)
 
 
 async def resources(client: Client, namespace: str, names_: Iterable[str]) -> list[Json]:
@@ -75,10 +91,11 @@ async def resources(client: Client, namespace: str, names_: Iterable[str]) -> li
     return (await client.list(RESOURCE, namespace, "")).items
 
 
-async def look(client: Client, resource: Json, *, with_events: bool = False) -> Seen:
+async def look(client: Client, resource: Json, *, with_nodes: bool = True, with_events: bool = False) -> Seen:
     """A resource and its surroundings.
 
-    Nodes and events are done without where there is no right to list them, as the role `view` has none to nodes.
+    Without nodes nothing is known of zones and network layers, and of a lost node only when Kubernetes says so of its pods. Nodes and
+    events are done without where there is no right to list them, as the role `view` has none to nodes.
 
     Raises:
         Failed: this version can't read the resource.
@@ -95,7 +112,7 @@ async def look(client: Client, resource: Json, *, with_events: bool = False) -> 
     )
     observed = observed_of(read, datetime.now(UTC), {key_of(each): each for each in children}, pods.items)
     unread: list[str] = []
-    nodes = await optional(client, NODE, None, unread)
+    nodes = await optional(client, NODE, None, unread) if with_nodes else []
     events = await optional(client, EVENT, namespace, unread) if with_events else []
     return Seen(
         observed=replace(observed, nodes={node["metadata"]["name"]: node for node in nodes}),
