@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of `kubectl tandem ui` in a real browser, with engines' metrics that are written here."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from e2e.browser import Shown, chromium, shown
+from e2e.browser import Tab, chromium, opened
 from tandem_connector.contract.types import Role
 from tandem_operator.api.status import Condition, ConditionStatus, ConditionType, Status
 from tandem_operator.kube.errors import Refused
@@ -31,15 +31,12 @@ def browser() -> str:
     return found
 
 
-async def open_(browser: str, current: Callable[[], Awaitable[FlowsView]], profile: Path) -> Shown:
-    async with serving(current, 0) as url:
-        return await asyncio.to_thread(shown, browser, url, profile)
-
-
-def text_of(dom: str, id_: str) -> str:
-    found = re.search(rf'<(\w+) id="{id_}"[^>]*>(.*?)</\1>', dom, re.DOTALL)
-    assert found, f"no {id_} in {dom}"
-    return re.sub(r"<[^>]*>", " ", found[2])
+@asynccontextmanager
+async def page(browser: str, current: Callable[[], Awaitable[FlowsView]], profile: Path) -> AsyncIterator[Tab]:
+    """The page, once it has looked for the first time."""
+    async with serving(current, 0) as url, opened(browser, url, profile) as tab:
+        await tab.until("document.querySelector('#engines tr') !== null")
+        yield tab
 
 
 def looks() -> Callable[[], Awaitable[FlowsView]]:
@@ -82,26 +79,25 @@ def looks() -> Callable[[], Awaitable[FlowsView]]:
 async def test_it_draws_engines_pairs_and_flows_and_renders_nothing_that_it_is_told(
     browser: str, tmp_path: Path
 ) -> None:
-    page = await open_(browser, looks(), tmp_path)
-    assert "<title>models/qwen · Tandem</title>" in page.dom, "its title is not what the cluster's words make of it"
-    assert "<img" not in page.dom
-    assert page.dom.count("<script") == 1
-    assert "&lt;img src=x" in page.dom, "they are shown as they are"
+    async with page(browser, looks(), tmp_path) as tab:
+        await tab.until("document.querySelector('path.forward') !== null")  # With the second look.
+        assert await tab.value("document.title") == "models/qwen · Tandem"
+        assert await tab.value("document.querySelectorAll('img, body script').length") == 1, "its own script"
+        assert HOSTILE in await tab.text("#reason"), "words are shown as they are"
 
-    drawing = text_of(page.dom, "drawing")
-    assert "qwen-prefill-0 — ready" in drawing
-    assert "150 tokens/s, in 244 KiB/s, out 977 KiB/s; 0 wants" in drawing
-    assert page.dom.count('<path class="forward"') == page.dom.count('<path class="reverse"') == 1
-    engines = text_of(page.dom, "engines")
-    assert "from prefill 120/s" in engines
-    assert "3 open" in engines
-    assert "not read: " in engines
-    pairs = text_of(page.dom, "pairs")
-    assert "977 KiB/s" in pairs
-    assert "1 prefill and 2 decode engines, 2 pairs" in text_of(page.dom, "summary")
-    assert text_of(page.dom, "problem") == ""
-    complaints = [line for line in page.console.splitlines() if "CONSOLE" in line]
-    assert complaints == [], "its own policy lets the page do all that it does"
+        drawing = await tab.text("#drawing")
+        assert "qwen-prefill-0 — ready" in drawing
+        assert "150 tokens/s, in 244 KiB/s, out 977 KiB/s; 0 wants" in drawing
+        assert "qwen-decode-0 hands over to qwen-decode-1 when it ends" in drawing
+        assert await tab.value("[...document.querySelectorAll('path.forward, path.reverse')].length") == 2
+        engines = await tab.text("#engines")
+        assert "from prefill 120/s" in engines
+        assert "3 open" in engines
+        assert f"not read: {HOSTILE}" in engines
+        assert "977 KiB/s" in await tab.text("#pairs")
+        assert "1 prefill and 2 decode engines, 2 pairs" in await tab.text("#summary")
+        assert await tab.text("#problem") == ""
+        assert tab.complaints == [], "its own policy lets the page do all that it does"
 
 
 async def test_a_look_that_fails_after_others_leaves_what_was_seen_and_says_so(browser: str, tmp_path: Path) -> None:
@@ -114,8 +110,73 @@ async def test_a_look_that_fails_after_others_leaves_what_was_seen_and_says_so(b
             raise Refused(HOSTILE)
         return await good()
 
-    page = await open_(browser, current, tmp_path)
-    assert "&lt;img src=x" in text_of(page.dom, "problem")
-    assert '<body class="stale">' in page.dom
-    assert "qwen-prefill-0" in text_of(page.dom, "engines")
-    assert "<img" not in page.dom
+    async with page(browser, current, tmp_path) as tab:
+        await tab.until("document.body.className === 'stale'")
+        assert await tab.text("#problem") == HOSTILE
+        assert "qwen-prefill-0" in await tab.text("#engines")
+        assert await tab.value("document.querySelector('img')") is None
+
+
+async def test_it_can_be_stopped_by_the_keyboard_and_is_named_for_those_who_do_not_see_it(
+    browser: str, tmp_path: Path
+) -> None:
+    count = 0
+    look = looks()
+
+    async def current() -> FlowsView:
+        nonlocal count
+        count += 1
+        return await look()
+
+    async with page(browser, current, tmp_path) as tab:
+        await tab.press("Tab")
+        assert await tab.value("document.activeElement.id") == "pause"
+        assert await tab.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        await tab.press("Enter")
+        assert await tab.value("document.activeElement.getAttribute('aria-pressed')") == "true"
+        before = count
+        # In this time it would look again.
+        await tab.value("new Promise(done => setTimeout(done, EVERY + 500))")
+        assert count == before
+        await tab.until("document.body.className === 'paused'")
+
+        nodes = (await tab.ask("Accessibility.getFullAXTree"))["nodes"]
+        named = {(node["role"]["value"], node.get("name", {}).get("value")) for node in nodes if "role" in node}
+        assert {("table", "Engines"), ("table", "Pairs"), ("region", "Engines"), ("region", "Pairs")} <= named
+        assert ("columnheader", "KV received") in named
+        assert ("rowheader", "qwen-decode-0") in named
+        assert any(role == "image" and "2 decode engines, 2 pairs" in (name or "") for role, name in named)
+
+
+async def test_it_follows_the_readers_colours_and_wish_for_rest(browser: str, tmp_path: Path) -> None:
+    async with page(browser, looks(), tmp_path) as tab:
+        await tab.until("document.querySelector('path.forward') !== null")
+        moves = "getComputedStyle(document.querySelector('path.forward')).animationName"
+        assert await tab.value(moves) == "flow"
+        grounds = set()
+        for scheme in ("light", "dark"):
+            features = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+            wanted = [{"name": name, "value": value} for name, value in features.items()]
+            await tab.ask("Emulation.setEmulatedMedia", features=wanted)
+            assert await tab.value(moves) == "none"
+            ground = await tab.value("getComputedStyle(document.body).backgroundColor")
+            grounds.add(ground)
+            for style in ("good", "bad", "open", "ending", "dim"):
+                words = (
+                    f"document.body.appendChild(Object.assign(document.createElement('p'), {{className: '{style}'}}))"
+                )
+                ink = await tab.value(f"getComputedStyle({words}).color")
+                assert contrast(ink, ground) >= 4.5, "what WCAG 2.2 asks of text (1.4.3)"
+        assert len(grounds) == 2
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG 2.2 defines it, of two colours as `rgb(1, 2, 3)`."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(each) / 255 for each in re.findall(r"[0-9]+", colour)]
+        linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)

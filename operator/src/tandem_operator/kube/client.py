@@ -17,7 +17,8 @@ import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
 
 from tandem_operator.api.names import FIELD_MANAGER
-from tandem_operator.kube.errors import Conflict, Gone, ImmutableField, Refused, Requeue
+from tandem_operator.kube.answers import permanent, retry_after, status_object
+from tandem_operator.kube.errors import Conflict, Gone, Requeue
 from tandem_operator.kube.kinds import LEASE, POD, Kind
 from tandem_operator.kube.tenure import Tenure
 from tandem_operator.metrics import Metrics
@@ -34,10 +35,6 @@ _PAGE: Final = 500
 APPLY_PATCH: Final = "application/apply-patch+yaml; charset=utf-8"
 """With its parameter the client library sends the text as it is; without, it makes JSON of it once more."""
 _NOT_IN_YAML: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
-_IMMUTABLE_MARKS: Final = ("field is immutable", "updates to statefulset spec", "may not change", "cannot change")
-"""How API servers word that a field can't be changed in place. There is no machine-readable reason for it:
-`apimachinery/pkg/api/validation/objectmeta.go` and `apis/apps/validation/validation.go` in Kubernetes use FieldValueInvalid and
-FieldValueForbidden, as for any other wrong value."""
 
 
 class Listed(NamedTuple):
@@ -211,11 +208,11 @@ class Client:
                 return content
             if status != 404:
                 self._metrics.api_errors.labels(method, kind.plural, str(status or "unreachable")).inc()
-            answer = _parsed(content)
+            answer = status_object(content)
             message = str(answer.get("message") or f"HTTP {status}")
             if status and status not in _TRANSIENT:
-                raise _permanent(status, f"{method} {path}: {message}", answer)
-            asked = _retry_after(headers)
+                raise permanent(status, f"{method} {path}: {message}", answer)
+            asked = retry_after(headers)
             wait = next(backoff, None)
             if wait is None or asked > _LONGEST_WAIT:
                 raise Requeue(f"{method} {path}: {message}", timedelta(seconds=asked or 5))
@@ -266,42 +263,3 @@ def as_yaml(manifest: Manifest) -> str:
     """
     text = json.dumps(manifest, ensure_ascii=False)
     return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that the server wants to be left alone for; API servers send whole seconds, never a date."""
-    value = headers.get("Retry-After", "")
-    return float(value) if value.isdecimal() else 0.0
-
-
-def _parsed(content: str) -> Json:
-    """A Status object; of anything else (a proxy's page) the beginning as its message."""
-    try:
-        status = json.loads(content)
-    except ValueError:
-        status = None
-    return status if isinstance(status, dict) else {"message": content[:500]}
-
-
-def _permanent(status: int, message: str, answer: Json) -> Exception:
-    match status:
-        case 404 | 410:
-            return Gone(message)
-        case 409:
-            return Conflict(message)
-        case 401:
-            # The token file is read again every minute, so a rotated token heals by waiting.
-            return Requeue(f"{message} (the operator's credentials are not accepted)", timedelta(seconds=30))
-        case 422 if "metadata.uid" in _causes(answer):
-            # How an apply with the uid of a former object of this name is turned down.
-            return Conflict(message)
-        case 422 if any(mark in message for mark in _IMMUTABLE_MARKS):
-            return ImmutableField(message)
-        case _:
-            return Refused(message)
-
-
-def _causes(answer: Json) -> set[str]:
-    """The fields that a Status object complains about."""
-    details = answer.get("details") or {}
-    return {cause.get("field", "") for cause in details.get("causes") or ()}
