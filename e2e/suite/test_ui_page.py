@@ -20,6 +20,8 @@ from tandem_operator.kubectl.views.seen import Seen
 from tests.builders import a_ready_pod, a_resource, observed, settled
 from tests.kubectl.builders import metrics_text
 
+pytestmark = pytest.mark.timeout(300)  # The first test may have to install the browser.
+
 HOSTILE = "</title><script>document.title='broken in'</script><img src=x onerror=document.title='broken in'>"
 
 
