@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from release.__main__ import main
-from release.chart import published_values
-from release.versions import NotReleasableError
+from e2e.release.__main__ import main
+from e2e.release.chart import published_values
+from e2e.release.versions import NotReleasableError
 from tests.chart.rendering import CHART
 
 DIGESTS = {name: f"sha256:{number:064x}" for number, name in enumerate(("operator", "front-door", "connector-init"))}

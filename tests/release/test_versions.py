@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from release.__main__ import main
-from release.changelog import notes
-from release.versions import PLACES, ROOT, NotReleasableError, check_versions, stated, version_of
+from e2e.release.__main__ import main
+from e2e.release.changelog import notes
+from e2e.release.versions import PLACES, ROOT, NotReleasableError, check_versions, stated, version_of
 
 CHANGELOG = """# Changelog
 

@@ -10,7 +10,7 @@ import yaml
 
 from charts.__main__ import ROOT
 from e2e.images.catalogue import WITH_DOCKERFILE
-from release.chart import SOURCE_REGISTRY
+from e2e.release.chart import SOURCE_REGISTRY
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yaml"))
 RELEASE: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yaml").read_text())

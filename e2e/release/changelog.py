@@ -3,7 +3,7 @@
 
 import re
 
-from release.versions import NotReleasableError
+from e2e.release.versions import NotReleasableError
 
 
 def notes(changelog: str, version: str) -> str:

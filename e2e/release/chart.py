@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from release.versions import NotReleasableError
+from e2e.release.versions import NotReleasableError
 
 SOURCE_REGISTRY: Final = "tandem.dev"
 """Where values.yaml says that the images are: nowhere, until somebody publishes them."""

@@ -5,14 +5,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from release.changelog import notes
-from release.chart import write_published_chart
-from release.versions import ROOT, NotReleasableError, check_versions, version_of
+from e2e.release.changelog import notes
+from e2e.release.chart import write_published_chart
+from e2e.release.versions import ROOT, NotReleasableError, check_versions, version_of
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the sub-command that the arguments name. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m e2e.release", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
         ("check", "hold the sources and the changelog to a tag, and print its version"),

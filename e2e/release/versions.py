@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).parents[2]
 
 PLACES: Final = (
     ("operator/pyproject.toml", r'^version = "(.+)"$'),
