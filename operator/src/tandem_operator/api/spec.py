@@ -82,6 +82,11 @@ class Model(ApiModel):
     source: ModelSource | None = None
     """Where the files come from; default: the hub, without a token."""
 
+    @property
+    def clients_name(self) -> str:
+        """What clients call it."""
+        return self.served_name or self.name.rstrip("/").rpartition("/")[2]
+
 
 class EnvironmentVariable(ApiModel, json_schema_extra=rules(ENVIRONMENT_RULES)):
     """An environment variable, as in a pod."""

@@ -2,15 +2,17 @@
 """The command line."""
 
 import argparse
+import math
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from tandem_operator.settings import Settings
 
 PROGRAM: Final = "kubectl tandem"
 _ENDS: Final = """exit status:
   0  done, and what was looked at is well
-  1  looked at, and not well: not ready, a fault found, a pod not drained
+  1  looked at, and not well: not ready, a fault found, a pod not drained, a turn not answered
   2  the command line, or a file that it names, can't be acted on
   3  no such object
   4  the cluster can't be reached, or doesn't allow it
@@ -22,6 +24,7 @@ COMMANDS: Final = {
     "explain": "why a resource is not ready: the chain of causes, and the next command",
     "topology": "who exchanges KV with whom, and where they are",
     "ui": "a page on this machine that draws a resource's engines, wiring and live flows of KV",
+    "bench": "conversations of several turns with a resource's front door, and how long tokens took",
     "doctor": "what is wrong with the cluster: nodes, devices, plugins, installation, with remedies",
     "drain": "evict engines, which hand over what they hold; the only command that changes anything",
     "render": "what the operator would create for the resources in a file, offline",
@@ -32,6 +35,7 @@ OUTPUTS: Final = {
     "explain": ("text", "json"),
     "topology": ("text", "svg", "json"),
     "ui": ("text", "json"),
+    "bench": ("text", "json"),
     "doctor": ("text", "json"),
     "drain": ("text", "json"),
     "render": ("yaml", "json"),
@@ -66,9 +70,10 @@ def parser() -> argparse.ArgumentParser:
             made[name].add_argument("--context", help="of the kubeconfig; default: its current one")
             made[name].add_argument("--kubeconfig", type=Path, help="default: KUBECONFIG, else ~/.kube/config")
     made["status"].add_argument("names", nargs="*", metavar="NAME", help="default: all of the namespace")
-    for name in ("explain", "topology", "ui"):
+    for name in ("explain", "topology", "ui", "bench"):
         made[name].add_argument("name", metavar="NAME")
     _add_ui(made["ui"])
+    _add_bench(made["bench"])
     _add_drain(made["drain"])
     _add_render(made["render"])
     return top
@@ -85,6 +90,51 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not 0 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"{text} is no port: 1 to 65535, or 0 for one that is free")
     return int(text)
+
+
+def _add_bench(command: argparse.ArgumentParser) -> None:
+    for option, default, help_ in (
+        ("conversations", 4, "held at once"),
+        ("turns", 4, "of each, which resend all before them"),
+        ("first-words", 1000, "that the first turn adds"),
+        ("words", 100, "that each later turn adds"),
+        ("max-tokens", 128, "of an answer, at most"),
+    ):
+        command.add_argument(f"--{option}", type=_count, default=default, help=f"{help_}; default: {default}")
+    command.add_argument(
+        "--seed", type=int, help="that words follow from, to say the same again; default: one that no other run has"
+    )
+    command.add_argument(
+        "--timeout", type=_seconds, default=300.0, help="seconds for a turn, to its last token; default: 300"
+    )
+    command.add_argument(
+        "--url",
+        type=_url,
+        help="of the front door, without /v1; default: kubectl port-forward to one pod of the resource's Service",
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no time above 0")
+    return seconds
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise argparse.ArgumentTypeError(f"{text} is no URL with http or https")
+    return text.rstrip("/").removesuffix("/v1")
 
 
 def _add_drain(command: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 """Each command: read, look, tell."""
 
 import asyncio
+import secrets
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Coroutine
@@ -12,10 +13,13 @@ from typing import Final
 import yaml
 
 from tandem_operator.api.names import KIND
+from tandem_operator.kubectl.benching import benched
 from tandem_operator.kubectl.doctoring import look_at_cluster
 from tandem_operator.kubectl.draining import drained, prepared
 from tandem_operator.kubectl.exits import Exit, Failed
 from tandem_operator.kubectl.reading import Whereabouts, connected, look, resources
+from tandem_operator.kubectl.terminal.bench import bench_report
+from tandem_operator.kubectl.terminal.bench_progress import bench_progress
 from tandem_operator.kubectl.terminal.console import draw, print_json, print_objects
 from tandem_operator.kubectl.terminal.doctor import diagnosis_of
 from tandem_operator.kubectl.terminal.drain import drain_line, drained_line
@@ -25,6 +29,7 @@ from tandem_operator.kubectl.terminal.status import status_tree
 from tandem_operator.kubectl.terminal.topology import topology_table
 from tandem_operator.kubectl.ui.flow_reader import LOOK_EVERY, FlowReader
 from tandem_operator.kubectl.ui.server import serving
+from tandem_operator.kubectl.views.bench_plan import Plan
 from tandem_operator.kubectl.views.doctor import diagnose
 from tandem_operator.kubectl.views.drain import Drained
 from tandem_operator.kubectl.views.explain import explain
@@ -114,6 +119,29 @@ async def ui(options: Namespace) -> Exit:
     return Exit.WELL
 
 
+async def bench(options: Namespace) -> Exit:
+    """`bench`: hold conversations, and tell how long tokens took."""
+    plan = Plan(
+        seed=secrets.randbits(48) if options.seed is None else options.seed,
+        conversations=options.conversations,
+        turns=options.turns,
+        first_words=options.first_words,
+        words=options.words,
+        max_tokens=options.max_tokens,
+    )
+    place = where(options)
+    async with connected(place) as client:
+        with bench_progress(plan) as told:
+            view = await benched(
+                client, place, options.name, plan, url=options.url, patience=options.timeout, told=told
+            )
+    if options.output == "json":
+        print_json(view)
+    else:
+        draw(bench_report(view))
+    return Exit.WELL if view.is_well else Exit.NOT_WELL
+
+
 async def drain(options: Namespace) -> Exit:
     """`drain`: evict engines, one after the other."""
     place = where(options)
@@ -170,6 +198,7 @@ BY_NAME: Final[dict[str, Command]] = {
     "explain": explain_,
     "topology": topology,
     "ui": ui,
+    "bench": bench,
     "doctor": doctor,
     "drain": drain,
     "render": render_,

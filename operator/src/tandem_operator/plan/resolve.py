@@ -233,7 +233,7 @@ def _model(spec: Spec) -> ModelFiles:
         raise InvalidSpec("spec.model.source.volume", "set exactly one of claimName and hostPath")
     return ModelFiles(
         name=model.name,
-        served_name=model.served_name or model.name.rstrip("/").rpartition("/")[2],
+        served_name=model.clients_name,
         revision=model.revision,
         token=(source.hugging_face or HuggingFaceSource()).token_secret_ref,
         volume=source.volume,

@@ -8,9 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tandem_operator.kubectl.terminal import marks
+from tandem_operator.kubectl.terminal.amounts import bytes_words
 from tandem_operator.kubectl.views.flows import EngineFlow, FlowsView
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def flows_tables(view: FlowsView) -> Group:
@@ -46,9 +45,4 @@ def _by_purpose(amounts: Mapping[str, float]) -> str:
 
 
 def _bytes(amount: float | None) -> str:
-    if amount is None:
-        return "?"
-    unit = 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:.3g} {_UNITS[unit]}" if amount else "0"
+    return "?" if amount is None else bytes_words(amount)
