@@ -117,6 +117,13 @@ def test_a_benchmark_without_an_answer_has_a_report_too() -> None:
     assert "2 turns failed: no connection" in printed(view(failed))
 
 
+def test_engines_that_cannot_be_read_do_not_fill_the_report() -> None:
+    did = EnginesDid(roles=(), untold=tuple(f"d-{each}: forbidden" for each in range(40)))
+    lines = [line for line in printed(view(engines=did)) if line.startswith("counters not told: ")]
+    assert len(lines) == 4
+    assert lines[-1] == "counters not told: 37 engines more"
+
+
 def told(**more: dict[str, float]) -> Reading:
     return reading(metrics_text(**more), 2.0)  # type: ignore[arg-type]
 

@@ -13,6 +13,8 @@ from tandem_operator.kubectl.views.bench_engines import EnginesDid
 
 _WIDTH = 40
 """Characters of the chart's longest bar."""
+_UNTOLD = 3
+"""Engines that are named one by one: who may not read one may read none."""
 
 
 def bench_report(view: BenchView) -> Group:
@@ -72,8 +74,10 @@ def _engines(engines: EnginesDid) -> Iterable[Text]:
         tokens = _amounts({source: str(count) for source, count in each.prompt_tokens.items()})
         received = _amounts({purpose: bytes_words(count) for purpose, count in each.received.items()})
         yield Text(f"{each.role}: prompt tokens {tokens}; KV received {received}")
-    for words in engines.untold:
+    for words in engines.untold[:_UNTOLD]:
         yield Text(f"counters not told: {words}", style="yellow")
+    if (more := len(engines.untold) - _UNTOLD) > 0:
+        yield Text(f"counters not told: {more} engines more", style="yellow")
 
 
 def _amounts(words: Mapping[str, str]) -> str:
