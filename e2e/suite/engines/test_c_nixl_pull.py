@@ -3,6 +3,8 @@
 
 import uuid
 
+import pytest
+
 from e2e.cluster.interface import Cluster
 from e2e.conversation import Turn, held
 from e2e.engine.environment import build_environment
@@ -15,6 +17,7 @@ from e2e.sample import cpu_resource
 from tandem_operator.api.transfer import Protocol
 
 
+@pytest.mark.long
 def test_its_text_equals_that_of_one_plain_engine_and_decode_computes_almost_none_of_the_prompts(
     cluster: Cluster, reference: list[Turn]
 ) -> None:
