@@ -105,7 +105,8 @@ def test_a_roll_out_breaks_no_answer_and_conversations_go_on_where_they_were(
     with rolling(cluster) as deployment, front_door(cluster, deployment.kubectl, NAME) as url:
         kubectl = deployment.kubectl
         (old,) = set(revisions(deployment).values())
-        conversation = Conversation(url, MODEL_NAME, session=uuid.uuid4().hex)
+        # With a system prompt of its own it shares no block with the others.
+        conversation = Conversation(url, MODEL_NAME, session=uuid.uuid4().hex, system=f"{uuid.uuid4()} is on watch.")
         first = conversation.say(SCRIPT[0])
         with talk(url) as others:
             most = roll_out(deployment)
@@ -125,7 +126,6 @@ def test_a_roll_out_breaks_no_answer_and_conversations_go_on_where_they_were(
     assert not {"RolledBack", "ProgressDeadline"} & told
     assert spoken
     assert all([turn.text for turn in turns] == [turn.text for turn in reference] for turns in spoken)
-    assert [first.text, second.text] == [turn.text for turn in reference[:2]]
     # The last token that was said has no KV yet.
     had = (first.prompt_tokens + first.output_tokens - 1) // BLOCK * BLOCK
     assert had > 0
