@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tandem_operator.api.status import ConditionStatus, ConditionType, Reason
+from tandem_operator.plan.stamp import stamp
 from tandem_operator.plan.types import EventType, Manifest
 
 
@@ -42,9 +43,7 @@ def _condition(
         "type": kind.value,
         "status": content["status"],
         "observedGeneration": generation,
-        "lastTransitionTime": former["lastTransitionTime"]
-        if former and is_same
-        else now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": former["lastTransitionTime"] if former and is_same else stamp(now),
         "reason": content["reason"],
         "message": content["message"],
     }
