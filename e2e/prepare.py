@@ -9,6 +9,7 @@ from e2e.engine.environment import build_environment
 from e2e.engine.model import cached_model
 from e2e.images.build import build_image
 from e2e.images.catalogue import IMAGES
+from e2e.prometheus.programs import programs
 
 
 def main() -> None:
@@ -17,6 +18,7 @@ def main() -> None:
     build_kwok()
     build_environment()
     cached_model()
+    programs()
     for image in IMAGES.values():
         build_image(image)
 

@@ -4,7 +4,6 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,9 @@ import pytest
 import yaml
 
 from charts.__main__ import DASHBOARDS
-from charts.metrics import ENGINE_LABELS, engine_metrics, operator_metrics
-from tandem_connector.asking.types import Failure, LocalReason, Obstacle
-from tandem_connector.contract.messages import Purpose
-from tandem_connector.exchange.types import EndReason
-from tandem_connector.vllm.peer_table import TableCounts
-from tandem_operator.api.status import ConditionStatus, ConditionType, Reason
+from tests.chart.known_metrics import LABELS, OF_THE_ENGINES_MONITOR, what_there_is_not
 from tests.chart.promql import grouped, parsed, selected
 from tests.chart.rendering import CHART, one, render
-from tests.chart.vllm_metrics import VLLM_METRICS
 
 ROOT = Path(__file__).parents[2]
 MONITORING = CHART / "monitoring"
@@ -40,62 +33,6 @@ VARIABLES = [
     if variable["type"] == "query"
 ]
 
-OF_THE_PODS_TARGET = {"namespace", "pod", "container", "endpoint", "instance", "job"}
-"""Labels that the Prometheus operator gives whatever a monitor finds."""
-OF_THE_ENGINES_MONITOR = {"tandem_dev_resource", "tandem_dev_role", "tandem_dev_revision"}
-
-VALUES: dict[tuple[str, str], set[str]] = {
-    ("tandem_resource_condition", "type"): set(ConditionType),
-    ("tandem_resource_condition", "status"): set(ConditionStatus),
-    ("tandem_resource_condition", "reason"): set(Reason),
-    ("tandem_resource_engines", "state"): {"existing", "ready", "updated", "draining"},
-    ("tandem_prompts_local_total", "reason"): {*LocalReason, *Obstacle},
-    ("tandem_prefill_failures_total", "failure"): set(Failure),
-    ("tandem_prefills_total", "what"): {"answered", "shared", "promoted"},
-    ("tandem_blocks_lost_total", "reason"): set(EndReason),
-    ("tandem_peer_tables_total", "what"): {each.name for each in fields(TableCounts)},
-    ("tandem_prompt_tokens_total", "source"): {"computed", "cached", *Purpose},
-    ("tandem_transport", "provider"): {"efa"},
-}
-"""What a label of few values may be."""
-
-
-def _labels() -> dict[str, set[str]]:
-    """Of each metric that a query may name."""
-    known: dict[str, set[str]] = {}
-    for described, more in (
-        *((each, OF_THE_PODS_TARGET) for each in operator_metrics()),
-        *((each, {*OF_THE_PODS_TARGET, *OF_THE_ENGINES_MONITOR, *ENGINE_LABELS}) for each in engine_metrics()),
-    ):
-        labels = {*described.labels, *more}
-        if described.kind == "histogram":
-            known[f"{described.name}_bucket"] = {*labels, "le"}
-            known[f"{described.name}_sum"] = known[f"{described.name}_count"] = labels
-        else:
-            known[described.name] = labels
-    for name, own in VLLM_METRICS.items():
-        known[name] = {*own, *ENGINE_LABELS, *OF_THE_PODS_TARGET, *OF_THE_ENGINES_MONITOR}
-    return known
-
-
-LABELS = _labels()
-
-
-def _what_there_is_not(expression: str) -> list[str]:
-    found = []
-    for each in selected(expression):
-        if each.metric not in LABELS:
-            found.append(each.metric)
-            continue
-        found += [f"{each.metric}{{{label}}}" for label, _ in each.matchers if label not in LABELS[each.metric]]
-        for label, value in each.matchers:
-            allowed = VALUES.get((each.metric, label))
-            if allowed is not None:
-                found += [f"{each.metric}{{{label}={one}}}" for one in value.split("|") if one not in allowed]
-    for labels, metrics in grouped(expression):
-        found += [f"by ({label})" for label in labels for metric in metrics if label not in LABELS.get(metric, labels)]
-    return found
-
 
 def _kept(expression: str) -> set[str]:
     """Labels that the result may have."""
@@ -109,7 +46,7 @@ each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"
 
 @each_query
 def test_a_panel_shows_metrics_labels_and_values_that_there_are(title: str, query: dict[str, Any]) -> None:
-    assert _what_there_is_not(query["expr"]) == []
+    assert what_there_is_not(query["expr"]) == []
 
 
 @each_query
@@ -120,7 +57,7 @@ def test_series_of_a_panel_are_called_by_labels_that_they_have(title: str, query
 @each_rule
 def test_an_alert_is_of_metrics_labels_and_values_that_there_are(rule: dict[str, Any]) -> None:
     assert list(selected(rule["expr"]))
-    assert _what_there_is_not(rule["expr"]) == []
+    assert what_there_is_not(rule["expr"]) == []
 
 
 @each_rule
@@ -143,8 +80,8 @@ def test_an_alert_says_what_happened_to_whom(rule: dict[str, Any]) -> None:
         ("sum by (purpose) (tandem_leader)", ["by (purpose)"]),
     ],
 )
-def test_what_there_is_not_is_noticed(expression: str, wrong: list[str]) -> None:
-    assert _what_there_is_not(expression) == wrong
+def testwhat_there_is_not_is_noticed(expression: str, wrong: list[str]) -> None:
+    assert what_there_is_not(expression) == wrong
 
 
 def test_what_is_no_promql_is_noticed() -> None:
@@ -157,7 +94,7 @@ def test_a_dashboards_variables_are_labels_that_there_are(query: str) -> None:
     match = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
 
     assert match is not None
-    assert _what_there_is_not(match[1]) == []
+    assert what_there_is_not(match[1]) == []
     [of] = selected(match[1])
     assert match[2] in LABELS[of.metric]
 
