@@ -6,6 +6,12 @@ from typing import Final
 from charts.grafana import Dashboard, Panel, Query, Row
 from charts.panel_queries import DECODE, ENGINES, by, quantiles, rate_of
 
+
+def _of_pairs(purposes: str) -> Query:
+    where = f'{ENGINES}, purpose=~"{purposes}"'
+    return Query(f"topk(16, {rate_of('tandem_peer_bytes_received_total', 'peer, pod', where)})", "{{peer}} to {{pod}}")
+
+
 TURNS: Final = Dashboard(
     uid="tandem-turns",
     title="Tandem / Turns and KV",
@@ -66,6 +72,18 @@ TURNS: Final = Dashboard(
                     "Bps",
                     (Query(rate_of("tandem_bytes_written_total", "purpose"), "{{purpose}}"),),
                     stacked=True,
+                ),
+                Panel(
+                    "KV from prefill to decode, by pair",
+                    "The 16 pairs that most goes over, as decode received it. Uneven: see `frontDoor.policy`, and sessions.",
+                    "Bps",
+                    (_of_pairs("forward"),),
+                ),
+                Panel(
+                    "KV from decode to prefill, by pair",
+                    "The 16 pairs that most goes over, as prefill received it: pushed by decode, or fetched.",
+                    "Bps",
+                    (_of_pairs("reverse_push|reverse_fetch"),),
                 ),
                 Panel(
                     "Engines by transport",

@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from tandem_connector.vllm.metrics import COUNTERS, GAUGES, WAIT, Metric
+from tandem_connector.vllm.peer_counts import KEPT
 from tandem_operator.metrics import Metrics
 from tandem_operator.resource_metrics import FAMILIES, RESOURCE_LABELS
 
@@ -25,6 +26,26 @@ class Described:
     kind: str
     labels: tuple[str, ...]
     help: str
+
+
+_BY_PEER: Final = f"""## By peer
+
+`tandem_peer_bytes_*_total` tell pairs apart: `peer` is the other engine's pod, as the monitor's `pod` is this one's.
+So the writer's `{{pod="A", peer="B"}}` of the one is the receiver's `{{pod="B", peer="A"}}` of the other. Blocks
+aren't counted by peer, to keep series few: they are the bytes by those of a block, which all engines of a resource
+have alike.
+
+* **Sums.** Over all peers there ever were it is what `tandem_bytes_*_total` has, to the byte. When a peer has gone,
+  its part is in that total only.
+* **Beginning.** A pod that comes into the engine's peer table has its series at once, at 0, for each purpose that
+  there may be between the two. A process that begins anew in it goes on with them.
+* **End.** {KEPT:g} s after a pod has left the table, and after the last block between the two, its series are gone,
+  so that each is scraped once more first; an engine with nothing to do takes up to 30 s longer. So there are as many
+  as the table has pods, and those that left it lately. With several API servers in one engine pod, as vLLM has with
+  data-parallel ranks, Prometheus' client library can't take series back: they stay, and grow no more, until the pod
+  ends. They are few there too: an engine's peers are pods of one StatefulSet, whose names come again, and its heirs.
+* **Data-parallel ranks** of the engine are told apart by `engine`, those of the peer are one.
+"""
 
 
 def engine_metrics() -> list[Described]:
@@ -90,7 +111,8 @@ def metrics_page() -> str:
         "## Engines\n\n"
         f"With `Push`. Each has {' and '.join(f'`{each}`' for each in ENGINE_LABELS)} of vLLM besides (`engine` is the data-parallel\n"
         "rank), and the monitor's `namespace`, `pod`, `tandem_dev_resource`, `tandem_dev_role` and `tandem_dev_revision`.\n\n"
-        f"{_table(engine_metrics())}"
+        f"{_table(engine_metrics())}\n"
+        f"{_BY_PEER}"
     )
 
 

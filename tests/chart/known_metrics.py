@@ -28,6 +28,7 @@ VALUES: dict[tuple[str, str], set[str]] = {
     ("tandem_peer_tables_total", "what"): {each.name for each in fields(TableCounts)},
     ("tandem_prompt_tokens_total", "source"): {"computed", "cached", *Purpose},
     ("tandem_transport", "provider"): {"efa", ""},
+    ("tandem_peer_bytes_received_total", "purpose"): set(Purpose),
 }
 """What a label of few values may be."""
 

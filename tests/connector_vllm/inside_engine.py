@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of what is used of vLLM, run by the engine environment's own Python: `test_adapter` starts it.
 
-Each check is a function without arguments, here or in `shapes_inside_engine.py`; `python inside_engine.py NAME...` runs them
-in this order, and says of each whether it passed. The last two break what they touch.
+Each check is a function without arguments, here, in `shapes_inside_engine.py` or `metrics_inside_engine.py`;
+`python inside_engine.py NAME...` runs them in this order, and says of each whether it passed. The last two break what they touch.
 """
 
 import queue
@@ -34,7 +34,7 @@ from tandem_connector.vllm.adapter import (
     may_end_by_its_text,
 )
 from tandem_connector.vllm.engine_process import EngineProcess
-from tests.connector_vllm import shapes_inside_engine
+from tests.connector_vllm import metrics_inside_engine, shapes_inside_engine
 
 SIZE = 4
 NAME, OTHER = BlockHash(b"n" * 32), BlockHash(b"o" * 32)
@@ -401,7 +401,7 @@ def a_vllm_that_lacks_something_is_refused_by_name() -> None:
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         try:
-            (globals() | vars(shapes_inside_engine))[name]()
+            (globals() | vars(shapes_inside_engine) | vars(metrics_inside_engine))[name]()
         except Exception:
             traceback.print_exc()
             print(f"failed {name}", flush=True)

@@ -6,6 +6,7 @@ from dataclasses import fields
 from tandem_connector.exchange.tally import Gauges, Tally
 from tandem_connector.vllm.fabric import Fabric
 from tandem_connector.vllm.metrics import State
+from tandem_connector.vllm.peer_counts import NO_NEWS
 from tandem_connector.vllm.status import Status
 
 QUIET = State(
@@ -19,4 +20,5 @@ QUIET = State(
     fabric=Fabric("UCX", "", 0),
     status=Status(),
     block_bytes=1,
+    peer_news=NO_NEWS,
 )

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 CONNECTOR = ROOT / "connector" / "src"
 CHECKS = [
     node.name
-    for script in (SCRIPT.with_name("shapes_inside_engine.py"), SCRIPT)
+    for script in (SCRIPT.with_name("shapes_inside_engine.py"), SCRIPT.with_name("metrics_inside_engine.py"), SCRIPT)
     for node in ast.parse(script.read_text()).body
     if isinstance(node, ast.FunctionDef) and isinstance(node.returns, ast.Constant)
 ]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One incarnation of an engine as far as the exchange can tell: requests, steps, workers, and a toy pool."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -105,6 +106,9 @@ class Engine:
         self.parted: set[EngineId] = set()
         self.unranked: set[EngineId] = set()
         """Of these, those that the workers have no connection to any more."""
+        self.received: Counter[Purpose] = Counter()
+        self.written: Counter[Purpose] = Counter()
+        """Blocks, summed up over all peers."""
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -257,6 +261,20 @@ class Engine:
         for block in (block for request in self.requests.values() for block in request.blocks):
             if not self.pool.references[block]:
                 raise Violation(f"block {block} of a request of {self.id} is free")
+        self._check_peers_sum_up()
+
+    def _check_peers_sum_up(self) -> None:
+        """What went between this engine and each of its peers is, all together, what it says of itself."""
+        tally = self.exchange.tally
+        moved = tally.take_moved()
+        for total, news, blocks in (
+            (self.received, moved.received, tally.blocks_received),
+            (self.written, moved.written, tally.blocks_written),
+        ):
+            for (_, purpose), added in news.items():
+                total[purpose] += added
+            if +total != +blocks:
+                raise Violation(f"peers of {self.id} have {total}, it has {blocks}")
 
     def check_at_rest(self) -> None:
         """Nothing is held and nothing is remembered of what is over."""

@@ -120,7 +120,7 @@ class Serving:
         match end:
             case WriteEnd.WRITTEN:
                 want.written += len(write.indices)
-                self._tally.blocks_written[want.purpose] += len(write.indices)
+                self._tally.count_written(want.peer, want.purpose, len(write.indices))
             case WriteEnd.NOT_WRITTEN:
                 self._report(want, write.indices, MissingReason.WRITE_FAILED)
             case WriteEnd.UNCERTAIN:

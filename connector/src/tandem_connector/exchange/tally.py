@@ -5,7 +5,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tandem_connector.contract.messages import MissingReason
-from tandem_connector.exchange.types import EndReason, Purpose
+from tandem_connector.exchange.types import EndReason, EngineId, Purpose
+
+
+@dataclass(slots=True)
+class Moved:
+    """Blocks that went between this engine and each peer."""
+
+    received: Counter[tuple[EngineId, Purpose]] = field(default_factory=Counter)
+    written: Counter[tuple[EngineId, Purpose]] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -33,6 +41,25 @@ class Tally:
     """Messages with numbers that make no sense; their sender was to be dropped."""
     late_notifications: int = 0
     """Blocks that arrived for a want that was over."""
+    _moved: Moved = field(default_factory=Moved)
+
+    def count_received(self, peer: EngineId, purpose: Purpose, blocks: int) -> None:
+        """The peer wrote so many blocks into this engine."""
+        self.blocks_received[purpose] += blocks
+        self._moved.received[peer, purpose] += blocks
+
+    def count_written(self, peer: EngineId, purpose: Purpose, blocks: int) -> None:
+        """This engine wrote so many blocks into the peer."""
+        self.blocks_written[purpose] += blocks
+        self._moved.written[peer, purpose] += blocks
+
+    def take_moved(self) -> Moved:
+        """What went since the last call. All calls together give what `blocks_received` and `blocks_written` have.
+
+        Nothing is kept of a peer here: an engine meets many over its life.
+        """
+        moved, self._moved = self._moved, Moved()
+        return moved
 
 
 @dataclass(frozen=True, slots=True)

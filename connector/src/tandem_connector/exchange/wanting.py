@@ -113,7 +113,7 @@ class Wanting:
         want.awaited.difference_update(new)
         if want.state is WantState.OPEN:
             want.received.extend(new)
-            self._tally.blocks_received[want.purpose] += len(new)
+            self._tally.count_received(want.peer, want.purpose, len(new))
             if isinstance(want.asked, Landing) and new:
                 self._land(want, want.asked, new)
         else:

@@ -25,6 +25,7 @@ from tandem_connector.vllm.network.events import (
     Received,
 )
 from tandem_connector.vllm.orders import Order, RankReport
+from tandem_connector.vllm.peer_counts import PeerCounts
 from tandem_connector.vllm.peering import Peering
 from tandem_connector.vllm.ranks import BlocksReceived, PeerUnwritable, Ranks, StepRanEverywhere, WriteEnded
 from tandem_connector.vllm.reports import Outcome
@@ -53,6 +54,7 @@ class Conduct:
         status: StatusFile,
         ranks: int,
         fabric: Fabric,
+        peer_counts: PeerCounts,
     ) -> None:
         self._exchange = exchange
         self._loading = loading
@@ -61,6 +63,7 @@ class Conduct:
         self._surroundings = surroundings
         self._status = status
         self._fabric = fabric
+        self._peer_counts = peer_counts
         self._ranks = Ranks(ranks)
         self.peering = Peering(exchange, draining, surroundings, self._order)
         self._orders: list[Order] = []
@@ -136,17 +139,21 @@ class Conduct:
         self._draining.tick(now)
         again = self._loading.tick(now)
         self.peering.tick(now)
+        self._peer_counts.look(self._surroundings.pods, now)
+        self._peer_counts.tick(now)
         return again
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
-        due = [part.next_due() for part in (self._exchange, self._loading, self._draining, self.peering)]
+        parts = (self._exchange, self._loading, self._draining, self.peering, self._peer_counts)
+        due = [part.next_due() for part in parts]
         return min((at for at in due if at is not None), default=None)
 
     # -- what follows -----------------------------------------------------------------------------------------------
 
-    def state(self, block_bytes: int) -> State:
-        """All that is counted; `block_bytes` are those of a block on all ranks."""
+    def state(self, block_bytes: int, now: Seconds) -> State:
+        """All that is counted; what is told by peer is told once. `block_bytes` are those of a block on all ranks."""
+        self._peer_counts.add(self._exchange.tally.take_moved(), now)
         network, asker = self._surroundings.network, self._surroundings.asker
         return State(
             tally=self._exchange.tally,
@@ -159,6 +166,7 @@ class Conduct:
             fabric=self._fabric,
             status=self._status.status,
             block_bytes=block_bytes,
+            peer_news=self._peer_counts.take(),
         )
 
     @property

@@ -11,6 +11,7 @@ from tandem_connector.exchange.tally import Gauges, Tally
 from tandem_connector.vllm.account import TurnAccount
 from tandem_connector.vllm.fabric import Fabric
 from tandem_connector.vllm.network.counts import NetworkCounts
+from tandem_connector.vllm.peer_counts import PeerNews
 from tandem_connector.vllm.peer_table import TableCounts
 from tandem_connector.vllm.status import DrainStage, Status
 
@@ -42,6 +43,12 @@ COUNTERS: Final = (
     Metric("blocks_declined", ("purpose",), "Blocks that peers offered and this engine had no room for"),
     Metric("bytes_received", ("purpose",), "Bytes of KV that peers wrote into this engine, on all ranks"),
     Metric("bytes_written", ("purpose",), "Bytes of KV that this engine wrote into peers, on all ranks"),
+    Metric(
+        "peer_bytes_received", ("peer", "purpose"), "Bytes of KV that a peer wrote into this engine, by the peer's pod"
+    ),
+    Metric(
+        "peer_bytes_written", ("peer", "purpose"), "Bytes of KV that this engine wrote into a peer, by the peer's pod"
+    ),
     Metric("messages_refused", ("why",), "Messages of peers that were not acted on"),
     Metric("late_notifications", (), "Blocks that arrived for a want that was over"),
     Metric("network_messages", ("what",), "Messages between engines"),
@@ -56,6 +63,8 @@ COUNTERS: Final = (
     Metric("choices", ("of", "choice"), "Turns whose blocks were to be fetched, or waited for, by what was chosen"),
     Metric("prompt_tokens", ("source",), "Prompt tokens of turns that ended, by where their KV came from"),
 )
+BY_PEER: Final = ("peer_bytes_received", "peer_bytes_written")
+"""Counters whose series go with their peers."""
 GAUGES: Final = (
     Metric("wants_open", (), "Own wants that somebody waits for"),
     Metric("wants_held", (), "Own wants that ended and whose blocks can't be released yet"),
@@ -98,6 +107,8 @@ class State:
     status: Status
     block_bytes: int
     """Of one block on all ranks."""
+    peer_news: PeerNews
+    """What went between this engine and each peer since the last state."""
 
 
 class Meter:
@@ -128,7 +139,7 @@ class Meter:
         self._notes[problem.value] = self._notes.get(problem.value, 0) + 1
 
     def news(self, state: State) -> dict[str, Any] | None:
-        """What has changed since the last call: `counters`, `gauges`, `waits`; None if nothing has."""
+        """What has changed since the last call: `counters`, `gauges`, `waits`, and `gone` peers; None if nothing has."""
         now = {
             **_counters(state),
             "choices": dict(self._choices),
@@ -136,13 +147,13 @@ class Meter:
             "notes_refused": dict(self._notes),
         }
         added = {name: _added(values, self._told.get(name, {})) for name, values in now.items()}
-        added = {name: values for name, values in added.items() if values}
-        gauges = _gauges(state)
-        if not added and gauges == self._gauges and not self._waits:
+        added = {name: values for name, values in {**added, **_by_peer(state)}.items() if values}
+        gauges, gone = _gauges(state), state.peer_news.gone
+        if not added and gauges == self._gauges and not self._waits and not gone:
             return None
         self._told, self._gauges = now, gauges
         waits, self._waits = self._waits, []
-        return {"counters": added, "gauges": gauges, "waits": waits}
+        return {"counters": added, "gauges": gauges, "waits": waits, "gone": list(gone)}
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,10 +163,13 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
         known = counters.setdefault(name, {})
         for label, value in values.items():
             known[label] = known.get(label, 0) + value
+    # Peers go after all is added. One that was gone and is back goes on with its series, rather than lose what is new in it.
+    back = {label.split(SEPARATOR)[0] for name in BY_PEER for label in second["counters"].get(name, {})}
     return {
         "counters": counters,
         "gauges": {**first["gauges"], **second["gauges"]},
         "waits": [*first["waits"], *second["waits"]],
+        "gone": [*(peer for peer in first["gone"] if peer not in back), *second["gone"]],
     }
 
 
@@ -176,6 +190,14 @@ def _labelled(counter: Mapping[Any, int]) -> dict[str, float]:
         parts = key if isinstance(key, tuple) else (key,)
         labelled[SEPARATOR.join(part.value for part in parts)] = value
     return labelled
+
+
+def _by_peer(state: State) -> Numbers:
+    news, size = state.peer_news, state.block_bytes
+    return {
+        name: {SEPARATOR.join((peer, purpose.value)): blocks * size for (peer, purpose), blocks in counts.items()}
+        for name, counts in zip(BY_PEER, (news.received, news.written), strict=True)
+    }
 
 
 def _of_fields(counts: Any, names: Iterable[str]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connector's metrics in vLLM's own Prometheus registry, under `tandem_` and with vLLM's labels."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -8,7 +9,17 @@ from typing import Any, Final
 import prometheus_client
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
 
-from tandem_connector.vllm.metrics import COUNTERS, GAUGES, SEPARATOR, WAIT, WAIT_BUCKETS, Metric, merged, summary
+from tandem_connector.vllm.metrics import (
+    BY_PEER,
+    COUNTERS,
+    GAUGES,
+    SEPARATOR,
+    WAIT,
+    WAIT_BUCKETS,
+    Metric,
+    merged,
+    summary,
+)
 
 PREFIX: Final = "tandem_"
 
@@ -48,6 +59,8 @@ class TandemMetrics(KVConnectorPromMetrics):  # type: ignore[misc]
         per_engine_labelvalues: dict[int, list[object]],
     ) -> None:
         super().__init__(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+        # With several API servers the client library keeps all series in files, and can take none back.
+        self._may_remove = "PROMETHEUS_MULTIPROC_DIR" not in os.environ
         counter, gauge = metric_types[prometheus_client.Counter], metric_types[prometheus_client.Gauge]
         histogram = metric_types[prometheus_client.Histogram]
         self._counters = {metric.name: _registered(counter, metric, labelnames) for metric in COUNTERS}
@@ -72,6 +85,9 @@ class TandemMetrics(KVConnectorPromMetrics):  # type: ignore[misc]
                 self._gauges[name].labels(*ours, *_parts(label)).set(value)
         for seconds in transfer_stats_data["waits"]:
             self._wait.labels(*ours).observe(seconds)
+        for peer in transfer_stats_data["gone"] if self._may_remove else ():
+            for name in BY_PEER:
+                self._counters[name].remove_by_labels({**dict(zip(self._labelnames, ours, strict=True)), "peer": peer})
 
 
 def _registered(kind: Any, metric: Metric, labels: list[str], **more: Any) -> Any:

@@ -32,6 +32,7 @@ from tandem_connector.vllm.loading import Loading
 from tandem_connector.vllm.measuring import Measuring
 from tandem_connector.vllm.metrics import Meter
 from tandem_connector.vllm.notes import Notes
+from tandem_connector.vllm.peer_counts import PeerCounts
 from tandem_connector.vllm.recording import RecordedExchange
 from tandem_connector.vllm.settings import ConnectorSettings, exposable
 from tandem_connector.vllm.status import StatusFile
@@ -145,6 +146,7 @@ class SchedulerSide:
             status=self._status,
             ranks=len(hello.ranks),
             fabric=fabric,
+            peer_counts=PeerCounts(self._settings.role, self._settings.reverse),
         )
         self._filling = Filling(
             self._requests,
@@ -273,7 +275,7 @@ class SchedulerSide:
 
     def news(self) -> dict[str, Any] | None:
         """What is to be added to the metrics."""
-        return self._meter.news(self._conduct.state(self._block_bytes))
+        return self._meter.news(self._conduct.state(self._block_bytes, _now()))
 
     def _before_reset(self) -> None:
         now = _now()

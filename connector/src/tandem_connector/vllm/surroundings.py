@@ -38,6 +38,7 @@ from tandem_connector.vllm.network.events import Event, PeerReplaced
 from tandem_connector.vllm.network.greeting import Identity
 from tandem_connector.vllm.network.settings import NetworkSettings
 from tandem_connector.vllm.network.thread import Network
+from tandem_connector.vllm.peer_counts import PeerPod
 from tandem_connector.vllm.peer_table import TableChange, TableCounts
 from tandem_connector.vllm.peers_file import PeersFile
 from tandem_connector.vllm.prefill import HttpSettings, PrefillCaller
@@ -102,6 +103,8 @@ class Surroundings:
         self._left: frozenset[EngineId] = frozenset()
         """Of these, those to which there is no connection any more."""
         self._gone: frozenset[str] = frozenset()
+        self.pods: Mapping[str, PeerPod] = {}
+        """Pods of the peer table, by UID."""
         self._following = Lock()
         self._doorbell = Doorbell(me)
         self._alarm = Alarm(self.wake)
@@ -299,6 +302,7 @@ class Surroundings:
         with self._following:
             self._gone = frozenset(change.table.gone)
             self._incarnations.table(change.table.peers, self._gone)
+            self.pods = {pod_of(peer.engine): PeerPod(peer.pod, peer.role) for peer in change.table.peers}
             self._drain, self._heir = change.table.drain, change.table.heir
             self._follow()
 

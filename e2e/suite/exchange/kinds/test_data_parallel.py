@@ -92,6 +92,9 @@ def test_the_rank_that_was_asked_computes_and_is_given_back_what_decode_computed
         received = by_rank(receiver, "tandem_bytes_received_total", purpose=purpose)
         assert written[of_writer] == received[of_receiver] > 0
         assert (written[1 - of_writer], received[1 - of_receiver]) == (0, 0)
+        # By pod, as all ranks of one have one name there; and from several API servers, of which each hears of some steps.
+        assert by_rank(writer, "tandem_peer_bytes_written_total", peer=receiver.name, purpose=purpose) == written
+        assert by_rank(receiver, "tandem_peer_bytes_received_total", peer=writer.name, purpose=purpose) == received
 
 
 def test_each_rank_has_its_own_door_and_has_joined_each_rank_of_the_other_pool(

@@ -10,16 +10,16 @@ from e2e.cluster.progress import wait_until
 from e2e.conversation import held
 from e2e.engine.environment import build_environment
 from e2e.engine.model import MODEL_NAME
-from e2e.exchange.afterwards import nothing_is_held
+from e2e.exchange.afterwards import metrics_now, nothing_is_held
 from e2e.exchange.engine import BLOCK_SIZE, Engine, EngineSpec
 from e2e.exchange.numbers import value_of
 from e2e.exchange.ports import Ports
-from e2e.exchange.prompts import ask
+from e2e.exchange.prompts import Prompt, ask
 from e2e.exchange.rogue import a_connection
 from e2e.suite.exchange.conftest import CROWD, Reference
 from e2e.suite.exchange.three.conftest import Three, tell_decode
 from tandem_connector.contract.keys import ExchangeKey
-from tandem_connector.contract.messages import Cancel, Envelope, encode
+from tandem_connector.contract.messages import Cancel, Envelope, Purpose, encode
 from tandem_connector.contract.types import EngineId, EngineState, Role, WantId
 from tandem_connector.vllm.keys import CurveKeys, load_key
 from tandem_connector.vllm.settings import HOST_VARIABLE
@@ -36,6 +36,28 @@ def test_a_conversation_with_a_key_is_what_it_is_without(three: Three, reference
     answered = [turn.prompt_tokens + turn.output_tokens for turn in turns]
     new = [turn.prompt_tokens - before for turn, before in zip(turns, [0, *answered[:-1]], strict=True)]
     assert [have <= need + BLOCK_SIZE for have, need in zip(computed, new, strict=True)] == [True] * 3
+
+
+def test_what_went_over_each_pair_is_what_both_its_ends_say_and_sums_up_to_what_each_engine_says(three: Three) -> None:
+    """What prefill computes goes to each decode engine, and what that answers back."""
+    prefill, decodes = three.prefill, (three.decode, three.other)
+    for decode, prompt in zip(decodes, (Prompt(301, 500), Prompt(302, 900)), strict=True):
+        ask(decode, prompt.ids(three.model), output=3 * BLOCK_SIZE)
+    nothing_is_held(prefill, *decodes, within=30.0)
+    texts = {engine.name: metrics_now(engine) for engine in (prefill, *decodes)}
+    for decode in decodes:
+        for writer, receiver, purpose in (
+            (prefill.name, decode.name, "forward"),
+            (decode.name, prefill.name, "reverse_push"),
+        ):
+            written = value_of(texts[writer], "tandem_peer_bytes_written_total", peer=receiver, purpose=purpose)
+            received = value_of(texts[receiver], "tandem_peer_bytes_received_total", peer=writer, purpose=purpose)
+            assert written == received > 0, f"{writer} to {receiver}"
+    for text in texts.values():
+        for purpose in Purpose:
+            for what in ("received", "written"):
+                of_peers = value_of(text, f"tandem_peer_bytes_{what}_total", purpose=purpose)
+                assert of_peers == value_of(text, f"tandem_bytes_{what}_total", purpose=purpose)
 
 
 def test_nothing_of_somebody_with_another_key_is_read(three: Three, reference: Reference) -> None:
