@@ -61,9 +61,18 @@ def looks() -> Callable[[], Awaitable[FlowsView]]:
     def at(look: int) -> dict[str, str]:
         sent, back = {"forward": 2e6 * look}, {"reverse_push": 5e5 * look}
         return {
-            uids["qwen-prefill-0"]: metrics_text(tokens={"computed": 300 * look}, written=sent, received=back),
+            uids["qwen-prefill-0"]: metrics_text(
+                tokens={"computed": 300 * look},
+                written=sent,
+                received=back,
+                received_from={("qwen-decode-0", "reverse_push"): back["reverse_push"]},
+            ),
             uids["qwen-decode-0"]: metrics_text(
-                tokens={"forward": 240 * look, "cached": 60 * look}, received=sent, written=back, wants_open=3
+                tokens={"forward": 240 * look, "cached": 60 * look},
+                received=sent,
+                written=back,
+                received_from={("qwen-prefill-0", "forward"): sent["forward"]},
+                wants_open=3,
             ),
         }
 
@@ -100,6 +109,74 @@ async def test_it_draws_engines_pairs_and_flows_and_renders_nothing_that_it_is_t
         assert "1 prefill and 2 decode engines, 2 pairs" in await tab.text("#summary")
         assert await tab.text("#problem") == ""
         assert tab.complaints == [], "its own policy lets the page do all that it does"
+
+
+def a_mesh() -> FlowsView:
+    """8 and 16 engines, of which decode engine 9 gets the more the higher the prefill engine's number, and others hardly anything."""
+    pods = [
+        a_ready_pod(role, ordinal)
+        for role, engines in ((Role.PREFILL, 8), (Role.DECODE, 16))
+        for ordinal in range(engines)
+    ]
+    seen = Seen(settled(observed(a_resource().with_prefill(8).with_decode(16), pods)))
+
+    def text(pod: str, look: int) -> str:
+        busy = pod == "qwen-decode-9"
+        return metrics_text(
+            received_from={
+                (f"qwen-prefill-{number}", "forward"): look * (2e6 * number if busy else 1000) for number in range(8)
+            }
+        )
+
+    before, now = (
+        {pod.uid: reading(text(pod.name, look), 2.0 * look) for pod in seen.pods if pod.role is Role.DECODE}
+        for look in (0, 1)
+    )
+    return flows(seen, before, now)
+
+
+async def test_of_a_mesh_it_shows_the_pairs_that_most_goes_over_and_those_of_the_engine_that_is_chosen(
+    browser: str, tmp_path: Path
+) -> None:
+    count, view = 0, a_mesh()
+    assert len(view.pairs) > 24
+
+    async def current() -> FlowsView:
+        nonlocal count
+        count += 1
+        return view
+
+    own = [flow for flow in view.pairs if flow.pair.decode == "qwen-decode-9"]
+    async with page(browser, current, tmp_path) as tab:
+        rows = "[...document.querySelectorAll('#pairs tr')].map(row => row.textContent)"
+        listed = await tab.value(rows)
+        most = max(own, key=lambda flow: flow.forward or 0)
+        assert listed[0].startswith(f"{most.pair.prefill}qwen-decode-9")
+        assert len(listed) == 24 + 1
+        assert f"and {len(view.pairs) - 24} more pairs" in listed[-1]
+        widths = await tab.value(
+            "[...document.querySelectorAll('path.forward')].map(path => parseFloat(path.style.strokeWidth))"
+        )
+        assert max(widths) > 5 * sorted(widths)[len(widths) // 2]
+        engines = await tab.value("[...document.querySelectorAll('#engines th')].map(name => name.textContent)")
+        assert engines[-7:-4] == ["qwen-decode-9", "qwen-decode-10", "qwen-decode-11"]
+
+        await tab.value(
+            "(of => { of.value = 'qwen-decode-9'; of.dispatchEvent(new Event('change')); })(document.getElementById('of'))"
+        )
+        assert len(await tab.value(rows)) == len(own)
+        before = count
+        while count < before + 2:  # It stays chosen when the page looks again.
+            await tab.value("new Promise(done => setTimeout(done, 100))")
+        drawn = "document.querySelectorAll('#drawing > path:not(.aside)').length"
+        assert await tab.value(drawn) == 2 * len(own)
+        assert "more pairs" not in await tab.text("#pairs")
+        # A click on its box, or on another's, does the same.
+        await tab.value("document.querySelector('.box-of:last-child').dispatchEvent(new Event('click'))")
+        assert await tab.value("document.getElementById('of').value") == "qwen-decode-15"
+        await tab.value("document.querySelector('.box-of:last-child').dispatchEvent(new Event('click'))")
+        assert await tab.value("document.getElementById('of').value") == ""
+        assert tab.complaints == []
 
 
 async def test_a_look_that_fails_after_others_leaves_what_was_seen_and_says_so(browser: str, tmp_path: Path) -> None:
@@ -146,6 +223,7 @@ async def test_it_can_be_stopped_by_the_keyboard_and_is_named_for_those_who_do_n
         named = {(node["role"]["value"], node.get("name", {}).get("value")) for node in nodes if "role" in node}
         assert {("table", "Engines"), ("table", "Pairs"), ("region", "Engines"), ("region", "Pairs")} <= named
         assert ("columnheader", "KV received") in named
+        assert ("combobox", "Flows of") in named
         assert ("rowheader", "qwen-decode-0") in named
         assert any(role == "image" and "2 decode engines, 2 pairs" in (name or "") for role, name in named)
 

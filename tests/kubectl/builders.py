@@ -88,13 +88,15 @@ def metrics_text(
     tokens: Mapping[str, float] | None = None,
     received: Mapping[str, float] | None = None,
     written: Mapping[str, float] | None = None,
+    received_from: Mapping[tuple[str, str], float] | None = None,
+    written_to: Mapping[tuple[str, str], float] | None = None,
     waits: tuple[int, float] = (0, 0.0),
     wants_open: int = 0,
     rank: int = 0,
 ) -> str:
     """What one data-parallel rank of an engine shows at `/metrics`, and something that nobody asked for.
 
-    `waits`: how many, and their seconds.
+    `received_from` and `written_to` are by peer and purpose; `waits`: how many, and their seconds.
     """
     own = f'model_name="m",engine="{rank}"'
     counters = {
@@ -116,6 +118,14 @@ def metrics_text(
         lines += [f'{name}{{{own},{label}="{value}"}} {amount:e}' for value, amount in (values or {}).items()]
         # Prometheus' client tells of each counter also when it was made.
         lines += [f'{name.removesuffix("_total")}_created{{{own},{label}="{value}"}} 1.7e9' for value in values or {}]
+    for name, pairs in (
+        ("tandem_peer_bytes_received_total", received_from),
+        ("tandem_peer_bytes_written_total", written_to),
+    ):
+        lines += [
+            f'{name}{{{own},peer="{peer}",purpose="{purpose}"}} {amount:e}'
+            for (peer, purpose), amount in (pairs or {}).items()
+        ]
     return "\n".join(lines) + "\n"
 
 

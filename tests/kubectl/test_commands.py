@@ -116,6 +116,21 @@ async def test_ui_once_looks_twice_and_tells_programs(
     assert api.writes == []
 
 
+async def test_topology_asks_engines_for_bytes_only_when_it_is_to(
+    api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(api, with_conditions(READY).manifest())
+    put_engine(api, a_ready_pod())
+    assert await run(api, tmp_path, "topology", "qwen", "-o", "json") == Exit.WELL
+    assert json.loads(capsys.readouterr().out)["moved"] is None
+    api.answer("GET", "/proxy/metrics", (403, {}, "forbidden"))
+    assert await run(api, tmp_path, "topology", "qwen", "--bytes", "-o", "json") == Exit.WELL
+    told = json.loads(capsys.readouterr().out)
+    assert told["moved"] == []
+    assert ["qwen-decode-0" in words for words in told["unread"]] == [True]
+    assert api.writes == []
+
+
 async def test_ui_serves_until_it_is_ended(api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(api, with_conditions(READY).manifest())
     serving = asyncio.create_task(run(api, tmp_path, "ui", "qwen"))

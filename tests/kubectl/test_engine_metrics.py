@@ -3,7 +3,7 @@ import pytest
 
 from charts.metrics import engine_metrics
 from tandem_connector.vllm.metrics import WAIT
-from tandem_operator.kubectl.views.engine_metrics import COUNTERS, GAUGES, Rates, Unreadable, rates, reading
+from tandem_operator.kubectl.views.engine_metrics import BY_PEER, COUNTERS, GAUGES, Rates, Unreadable, rates, reading
 from tests.chart.vllm_metrics import VLLM_METRICS
 from tests.kubectl.builders import metrics_text
 
@@ -35,6 +35,23 @@ def test_data_parallel_ranks_of_a_pod_are_summed() -> None:
     assert (now.standing.wants_open, now.standing.requests_running) == (3, 4)
     two = metrics_text(written={"forward": 2}) + metrics_text(written={"forward": 4}, rank=1)
     assert between(metrics_text(), two).written == {"forward": 3}
+
+
+def test_what_went_over_each_pair_is_told_of_all_ranks_and_a_peer_that_left_or_is_back_leaves_the_rest_as_it_is() -> (
+    None
+):
+    before = metrics_text(
+        tokens={"computed": 1},
+        received_from={("d-0", "reverse_push"): 100, ("d-1", "reverse_push"): 100, ("d-2", "reverse_push"): 100},
+    )
+    now = metrics_text(
+        tokens={"computed": 1},
+        received_from={("d-0", "reverse_push"): 300, ("d-1", "reverse_push"): 10},
+        written_to={("d-3", "forward"): 40},
+    ) + metrics_text(rank=1, received_from={("d-0", "reverse_push"): 4})
+    done = between(before, now)
+    assert done.received_from == {"d-0": {"reverse_push": 102}, "d-1": {"reverse_push": 5}}
+    assert done.written_to == {"d-3": {"forward": 20}}
 
 
 @pytest.mark.parametrize(
@@ -75,4 +92,5 @@ def test_every_metric_that_is_read_is_one_that_engines_have() -> None:
     of_wait = {f"tandem_{WAIT.name}_{part}": () for part in ("sum", "count")}
     there = {**labels, **of_wait, **VLLM_METRICS}
     assert {name: ((label,) if label else ()) for name, label in COUNTERS.items()}.items() <= there.items()
+    assert dict.fromkeys(BY_PEER, ("peer", "purpose")).items() <= there.items()
     assert set(GAUGES.values()) <= there.keys()

@@ -6,8 +6,10 @@ from rich.console import Console
 
 from tandem_connector.contract.types import Role
 from tandem_operator.kubectl.terminal.flows import flows_tables
+from tandem_operator.kubectl.views.engine import Pair, PairState
 from tandem_operator.kubectl.views.engine_metrics import Reading, reading
 from tandem_operator.kubectl.views.flows import FlowsView, Silent, flows
+from tandem_operator.kubectl.views.pair_flows import PairFlow
 from tandem_operator.kubectl.views.seen import Seen
 from tests.builders import a_ready_pod, a_resource, observed, settled
 from tests.kubectl.builders import metrics_text, seen, two_of_each
@@ -32,11 +34,21 @@ def moving() -> FlowsView:
             tokens={"computed": 200, "cached": 20},
             written={"forward": 8192},
             received={"reverse_push": 2048, "reverse_fetch": 2048},
+            received_from={
+                ("qwen-decode-0", "reverse_push"): 2048,
+                ("qwen-decode-0", "reverse_fetch"): 2048,
+                ("qwen-decode-1", "reverse_push"): 0,
+            },
         ),
         "qwen-decode-0": metrics_text(
-            received={"forward": 6144}, written={"reverse_push": 2048, "reverse_fetch": 2048}, wants_open=4
+            received={"forward": 6144},
+            written={"reverse_push": 2048, "reverse_fetch": 2048},
+            received_from={("qwen-prefill-0", "forward"): 6144},
+            wants_open=4,
         ),
-        "qwen-decode-1": metrics_text(received={"forward": 2048}, waits=(4, 0.5)),
+        "qwen-decode-1": metrics_text(
+            received={"forward": 2048}, received_from={("qwen-prefill-0", "forward"): 2048}, waits=(4, 0.5)
+        ),
     }
     return flows(told, of(told, at_first, 10.0), of(told, then, 12.0))
 
@@ -59,12 +71,16 @@ def test_each_pair_has_what_went_over_it_both_ways() -> None:
 
 def test_what_a_draining_engine_hands_over_is_of_no_pair() -> None:
     told = one_prefill_two_decode()
+    idle = {("qwen-decode-0", "forward"): 0.0, ("qwen-decode-1", "forward"): 0.0}
+    back = {("qwen-decode-0", "reverse_push"): 0.0, ("qwen-decode-1", "reverse_push"): 0.0}
     then = {
-        "qwen-decode-0": metrics_text(written={"move": 4096}),
-        "qwen-decode-1": metrics_text(received={"move": 4096}),
+        "qwen-prefill-0": metrics_text(written_to=idle, received_from=back),
+        "qwen-decode-0": metrics_text(written={"move": 4096}, written_to={("qwen-decode-1", "move"): 4096}),
+        "qwen-decode-1": metrics_text(received={"move": 4096}, received_from={("qwen-decode-0", "move"): 4096}),
     }
     view = flows(told, of(told, dict.fromkeys(then, metrics_text()), 10.0), of(told, then, 12.0))
     assert {flow.engine.pod: flow.rates.received for flow in view.engines if flow.rates} == {
+        "qwen-prefill-0": {},
         "qwen-decode-0": {},
         "qwen-decode-1": {"move": 2048},
     }
@@ -108,6 +124,25 @@ def test_the_terminal_has_a_row_for_each_engine_and_each_pair() -> None:
     assert "forward 4 KiB" in prefill
     (pair,) = (row.split() for row in rows if row.startswith("qwen-prefill-0") and "qwen-decode-0" in row)
     assert pair == ["qwen-prefill-0", "·", "qwen-decode-0", "3", "KiB", "2", "KiB"]
+
+
+def test_of_a_mesh_the_terminal_lists_the_pairs_that_fail_or_that_most_goes_over_and_sums_up_the_rest() -> None:
+    view = moving()
+    flow = view.pairs[0]
+    names = [(f"p-{row}", f"d-{column}") for row in range(8) for column in range(16)]
+    mesh = [
+        PairFlow(pair=Pair(prefill=of, decode=to, state=PairState.SHOWN), forward=1024.0 * number, reverse=0)
+        for number, (of, to) in enumerate(names)
+    ]
+    failing = flow.pair.model_copy(update={"prefill": "p-bad", "state": PairState.FAILED})
+    mesh.append(PairFlow(pair=failing, forward=0, reverse=None))
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(flows_tables(view.model_copy(update={"pairs": tuple(mesh)})))
+    rows = captured.get().splitlines()
+    listed = [row.split()[0] for row in rows if row.startswith("p-")]
+    assert (len(listed), listed[0], listed[1], listed[-1]) == (24, "p-bad", "p-7", "p-6")
+    assert rows[-1].startswith("and 105 more pairs, together 5.33 MiB/s")
 
 
 def test_the_terminal_says_why_an_engine_was_not_read() -> None:

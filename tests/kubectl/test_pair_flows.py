@@ -4,52 +4,57 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.kubectl.views.pair_flows import Wire, told
+from tandem_operator.kubectl.views.engine import Pair, PairState
+from tandem_operator.kubectl.views.pair_flows import MOST, Counted, PairFlow, most_first, pair_flows
 
 
-def test_an_engine_with_one_pair_tells_what_went_over_it() -> None:
-    star = [Wire("p", "d0"), Wire("p", "d1")]
-    assert told(star, {"p": 30}, {"d0": 10, "d1": 20}) == {star[0]: 10, star[1]: 20}
+def a_pair(prefill: str = "p", decode: str = "d", state: PairState = PairState.SHOWN) -> Pair:
+    return Pair(prefill=prefill, decode=decode, state=state)
 
 
-def test_it_is_told_by_whichever_end_was_read() -> None:
-    only = Wire("p", "d")
-    assert told([only], {"p": 7}, {"d": None}) == {only: 7}
-    assert told([only], {"p": None}, {"d": 9}) == {only: 9}
-    assert told([only], {"p": None}, {"d": None}) == {only: None}
+def both_ways(counted: dict[str, Counted]) -> tuple[float | None, float | None]:
+    (flow,) = pair_flows([a_pair()], counted)
+    return flow.forward, flow.reverse
 
 
-def test_between_many_that_all_moved_something_it_cannot_be_told() -> None:
-    mesh = [Wire(*ends) for ends in product(("p0", "p1"), ("d0", "d1"))]
-    assert set(told(mesh, {"p0": 5, "p1": 5}, {"d0": 5, "d1": 5}).values()) == {None}
+def test_what_arrived_is_taken_where_both_ends_tell() -> None:
+    prefill = Counted(received={"d": {"reverse_push": 3, "reverse_fetch": 4}}, written={"d": {"forward": 12}})
+    decode = Counted(received={"p": {"forward": 10}}, written={"p": {"reverse_push": 9}})
+    assert both_ways({"p": prefill, "d": decode}) == (10, 7)
 
 
-def test_ends_that_moved_nothing_leave_the_rest_to_the_others() -> None:
-    mesh = [Wire(*ends) for ends in product(("p0", "p1"), ("d0", "d1"))]
-    over = told(mesh, {"p0": 8, "p1": 0}, {"d0": 3, "d1": 5})
-    assert over == {Wire("p0", "d0"): 3, Wire("p0", "d1"): 5, Wire("p1", "d0"): 0, Wire("p1", "d1"): 0}
+def test_an_end_that_was_not_read_or_does_not_know_the_other_yet_leaves_it_to_the_other() -> None:
+    prefill = Counted(received={"d": {"reverse_push": 3}}, written={"d": {"forward": 12}})
+    assert both_ways({"p": prefill}) == (12, 3)
+    assert both_ways({"p": prefill, "d": Counted({}, {})}) == (12, 3)
+    assert both_ways({"p": Counted({}, {}), "d": Counted({}, {})}) == (None, None)
+    assert both_ways({}) == (None, None)
 
 
-def test_ends_that_were_read_a_moment_apart_and_contradict_each_other_tell_nothing() -> None:
-    only = Wire("p", "d")
-    assert told([only], {"p": 0}, {"d": 5}) == {only: None}
+def test_what_is_handed_over_between_engines_of_one_role_is_of_no_pair() -> None:
+    assert both_ways({"d": Counted({"p": {"forward": 1, "move": 8}}, {"p": {"move": 8}})}) == (1, 0)
 
 
-@given(
-    st.integers(1, 3),
-    st.integers(1, 3),
-    st.data(),
-)
-def test_what_is_told_is_what_went_over_it(senders: int, receivers: int, data: st.DataObject) -> None:
-    wires = [Wire(f"s{i}", f"r{j}") for i, j in product(range(senders), range(receivers))]
-    truth = {wire: float(data.draw(st.integers(0, 3))) for wire in wires}
-    written: dict[str, float | None] = {}
-    received: dict[str, float | None] = {}
-    for wire, moved in truth.items():
-        written[wire.sender] = (written.get(wire.sender) or 0) + moved
-        received[wire.receiver] = (received.get(wire.receiver) or 0) + moved
-    for unread in data.draw(st.sets(st.sampled_from(sorted({*written, *received})))):
-        (written if unread in written else received)[unread] = None
+AMOUNTS = st.integers(0, 5).map(float)
 
-    for wire, amount in told(wires, written, received).items():
-        assert amount in (None, truth[wire])
+
+@given(st.integers(1, 4), st.integers(1, 4), st.data())
+def test_over_all_pairs_it_is_what_engines_received(prefills: int, decodes: int, data: st.DataObject) -> None:
+    mesh = [(f"p{i}", f"d{j}") for i, j in product(range(prefills), range(decodes))]
+    truth = {ends: (data.draw(AMOUNTS), data.draw(AMOUNTS)) for ends in mesh}
+    received: dict[str, dict[str, dict[str, float]]] = {name: {} for ends in mesh for name in ends}
+    for (prefill, decode), (forward, back) in truth.items():
+        received[decode][prefill] = {"forward": forward}
+        received[prefill][decode] = {"reverse_push": back}
+    counted = {name: Counted(of_peers, {}) for name, of_peers in received.items()}
+    flows = pair_flows([a_pair(*ends) for ends in mesh], counted)
+    assert {(each.pair.prefill, each.pair.decode): (each.forward, each.reverse) for each in flows} == truth
+
+
+def test_few_pairs_keep_their_places_and_of_many_failing_ones_come_first_and_then_those_that_most_goes_over() -> None:
+    few = [PairFlow(pair=a_pair(f"p{number}"), forward=number, reverse=0) for number in range(MOST)]
+    assert most_first(few) == (few, ())
+    bad = PairFlow(pair=a_pair("bad", state=PairState.FAILED), forward=None, reverse=None)
+    shown, others = most_first([*few, bad])
+    assert [each.pair.prefill for each in shown] == ["bad", *(f"p{number}" for number in range(MOST - 1, 0, -1))]
+    assert [each.pair.prefill for each in others] == ["p0"]

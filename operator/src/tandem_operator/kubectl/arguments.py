@@ -72,6 +72,9 @@ def parser() -> argparse.ArgumentParser:
     made["status"].add_argument("names", nargs="*", metavar="NAME", help="default: all of the namespace")
     for name in ("explain", "topology", "ui", "bench"):
         made[name].add_argument("name", metavar="NAME")
+    made["topology"].add_argument(
+        "--bytes", action="store_true", help="also ask the engines how much KV has gone over each pair, each way"
+    )
     _add_ui(made["ui"])
     _add_bench(made["bench"])
     _add_drain(made["drain"])

@@ -16,6 +16,7 @@ from tandem_operator.api.names import KIND
 from tandem_operator.kubectl.benching import benched
 from tandem_operator.kubectl.doctoring import look_at_cluster
 from tandem_operator.kubectl.draining import drained, prepared
+from tandem_operator.kubectl.engine_reading import ask_engines
 from tandem_operator.kubectl.exits import Exit, Failed
 from tandem_operator.kubectl.reading import Whereabouts, connected, look, resources
 from tandem_operator.kubectl.terminal.bench import bench_report
@@ -85,8 +86,13 @@ async def doctor(options: Namespace) -> Exit:
 
 
 async def topology(options: Namespace) -> Exit:
-    """`topology`: who knows whom."""
-    view = topology_view(await _one(options))
+    """`topology`: who knows whom, and what went between them if that is asked for."""
+    place = where(options)
+    async with connected(place) as client:
+        (found,) = await resources(client, place.chosen_namespace(), [options.name])
+        seen = await look(client, found)
+        told = await ask_engines(client, found["metadata"]["namespace"], seen.pods) if options.bytes else None
+    view = topology_view(seen, told)
     match options.output:
         case "json":
             print_json(view)

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tandem_operator.kubectl.terminal.amounts import bytes_words
+from tandem_operator.kubectl.views.amounts import bytes_words
 from tandem_operator.kubectl.views.bench import BenchView, Depth, Spread
 from tandem_operator.kubectl.views.bench_engines import EnginesDid
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flows as two tables, of engines and of pairs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from tandem_operator.kubectl.terminal import marks
-from tandem_operator.kubectl.terminal.amounts import bytes_words
+from tandem_operator.kubectl.views.amounts import bytes_words
 from tandem_operator.kubectl.views.flows import EngineFlow, FlowsView
+from tandem_operator.kubectl.views.pair_flows import PairFlow, most_first
 
 
 def flows_tables(view: FlowsView) -> Group:
@@ -20,13 +21,20 @@ def flows_tables(view: FlowsView) -> Group:
     for each in view.engines:
         table.add_row(each.engine.pod, marks.state(each.engine.state), *_cells(each))
     wires = Table("prefill", "", "decode", "to decode/s", "to prefill/s", box=None, pad_edge=False)
-    for flow in view.pairs:
+    shown, others = most_first(view.pairs)
+    for flow in shown:
         wires.add_row(
             flow.pair.prefill, marks.pair(flow.pair.state), flow.pair.decode, _bytes(flow.forward), _bytes(flow.reverse)
         )
     silent = (Text(f"{each.engine.pod}: {each.silent}", style="yellow") for each in view.engines if each.silent)
     unread = (Text(f"not read: {words}", style="yellow") for words in view.unread)
-    return Group(table, Text(), wires, *silent, *unread)
+    return Group(table, Text(), wires, *_rest(others), *silent, *unread)
+
+
+def _rest(others: Sequence[PairFlow]) -> Iterator[Text]:
+    if others:
+        moved = sum(each.amount for each in others)
+        yield Text(f"and {len(others)} more pairs, together {bytes_words(moved)}/s; --output json has all", style="dim")
 
 
 def _cells(flow: EngineFlow) -> list[str]:

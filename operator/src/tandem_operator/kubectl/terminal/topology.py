@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The topology as a table: a row for each decode engine, a column for each prefill engine."""
 
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from tandem_connector.contract.types import Role
 from tandem_operator.kubectl.terminal import marks
+from tandem_operator.kubectl.terminal.pair_matrix import pair_matrix
 from tandem_operator.kubectl.views.engine import Engine
+from tandem_operator.kubectl.views.pair_flows import PairFlow
 from tandem_operator.kubectl.views.topology import TopologyView
 
+_WAYS: Final[Mapping[str, Callable[[PairFlow], float | None]]] = {
+    "prefill to decode": lambda flow: flow.forward,
+    "decode to prefill": lambda flow: flow.reverse,
+}
 _KEY = "✓ KV was seen to move   ✗ it fails   · nothing shown yet   … one side knows"
 
 
@@ -29,7 +38,15 @@ def topology_table(view: TopologyView) -> Group:
         ]
         matrix.add_row(engine.pod, marks.state(engine.state), *cells, _place(engine))
     unread = (Text(f"not read: {words}", style="yellow") for words in view.unread)
-    return Group(places, Text(), matrix, Text(), Text(_KEY, style="dim"), *unread)
+    return Group(places, Text(), matrix, *_moved(view), Text(), Text(_KEY, style="dim"), *unread)
+
+
+def _moved(view: TopologyView) -> Iterator[Table | Text]:
+    """What went over the pairs, one way and the other."""
+    prefill, decode = ([engine.pod for engine in view.of(role)] for role in (Role.PREFILL, Role.DECODE))
+    for title, amount_of in _WAYS.items() if view.moved is not None else ():
+        yield Text()
+        yield pair_matrix(title, view.moved or (), prefill, decode, amount_of)
 
 
 def _place(engine: Engine) -> Text:

@@ -91,6 +91,12 @@ def engines(seen: Seen) -> tuple[Engine, ...]:
     return tuple(_engine(pod, is_held=pod.uid in held) for pod in seen.pods)
 
 
+def by_number(pod: str) -> tuple[str, int, str]:
+    """What to sort pods by so that 10 comes after 9: the name up to its number in a StatefulSet, and that."""
+    before, _, number = pod.rpartition("-")
+    return (before, int(number), "") if number.isdecimal() else (pod, 0, pod)
+
+
 def pairs(pods: Sequence[EnginePod]) -> tuple[Pair, ...]:
     """Of the tables of both sides."""
     known = {pod.uid: pod for pod in pods}
@@ -101,7 +107,7 @@ def pairs(pods: Sequence[EnginePod]) -> tuple[Pair, ...]:
                 pair = (pod.uid, other) if pod.role is Role.PREFILL else (other, pod.uid)
                 told.setdefault(pair, set()).add(pod.role)
     found = (_pair(known[prefill], known[decode], sides) for (prefill, decode), sides in told.items())
-    return tuple(sorted(found, key=lambda pair: (pair.decode, pair.prefill)))
+    return tuple(sorted(found, key=lambda pair: (by_number(pair.decode), by_number(pair.prefill))))
 
 
 def _peers(pod: EnginePod) -> Iterator[str]:

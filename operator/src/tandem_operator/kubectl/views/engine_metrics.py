@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Final
+from typing import Final, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,6 +18,10 @@ WAITED: Final = "tandem_wait_seconds_sum"
 WAITS: Final = "tandem_wait_seconds_count"
 COUNTERS: Final[Mapping[str, str]] = {TOKENS: "source", RECEIVED: "purpose", WRITTEN: "purpose", WAITED: "", WAITS: ""}
 """With the label that their values are told apart by, if any."""
+RECEIVED_FROM: Final = "tandem_peer_bytes_received_total"
+WRITTEN_TO: Final = "tandem_peer_bytes_written_total"
+BY_PEER: Final = (RECEIVED_FROM, WRITTEN_TO)
+"""Counters whose series come and go with the engine's peers; told apart by the peer's pod and the purpose."""
 GAUGES: Final[Mapping[str, str]] = {
     "wants_open": "tandem_wants_open",
     "wants_served": "tandem_wants_served",
@@ -27,8 +31,11 @@ GAUGES: Final[Mapping[str, str]] = {
     "requests_waiting": "vllm:num_requests_waiting",
 }
 """Names of metrics by the fields of `Standing`."""
-_NAMES: Final = (*COUNTERS, *GAUGES.values())
+_NAMES: Final = (*COUNTERS, *BY_PEER, *GAUGES.values())
 _OWN: Final = "tandem_"
+
+ByPeer: TypeAlias = Mapping[str, Mapping[str, float]]
+"""Bytes of KV, by the peer's pod and by purpose."""
 
 
 class Standing(ApiModel):
@@ -56,6 +63,9 @@ class Rates(ApiModel):
     """Bytes of KV that peers wrote into it, by purpose."""
     written: Mapping[str, float]
     """Bytes of KV that it wrote into peers, by purpose."""
+    received_from: ByPeer
+    """The same by peer; of peers that the engine tells of now."""
+    written_to: ByPeer
     waits: float
     """Requests that had waited for other engines' blocks."""
     mean_wait: float | None
@@ -70,6 +80,8 @@ class Reading:
     """Seconds, of a clock that only goes forward."""
     counters: Mapping[str, Mapping[str, float]]
     """By name and by the value of their label, of all data-parallel ranks."""
+    by_peer: Mapping[str, ByPeer]
+    """By name, each of `BY_PEER`."""
     standing: Standing
 
 
@@ -88,19 +100,25 @@ def reading(text: str, at: float) -> Reading:
     if not any(line.startswith(_OWN) for line in lines):
         raise Unreadable("it tells nothing of an exchange of KV: it isn't one with Push, or has just begun")
     counters: dict[str, dict[str, float]] = {name: defaultdict(float) for name in COUNTERS}
+    by_peer: dict[str, dict[str, dict[str, float]]] = {
+        name: defaultdict(lambda: defaultdict(float)) for name in BY_PEER
+    }
     gauges: dict[str, float] = defaultdict(float)
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for sample in family.samples:
                 value = float(sample.value)
-                if sample.name in COUNTERS and isfinite(value):
+                if sample.name in BY_PEER and isfinite(value):
+                    peer, purpose = (sample.labels.get(label, "") for label in ("peer", "purpose"))
+                    by_peer[sample.name][peer][purpose] += value
+                elif sample.name in COUNTERS and isfinite(value):
                     counters[sample.name][sample.labels.get(COUNTERS[sample.name], "")] += value
                 elif isfinite(value):
                     gauges[sample.name] += value
     except ValueError as error:
         raise Unreadable(f"what it tells can't be read: {error}") from error
     standing = Standing.model_validate({field: int(gauges[name]) for field, name in GAUGES.items()})
-    return Reading(at=at, counters=counters, standing=standing)
+    return Reading(at=at, counters=counters, by_peer=by_peer, standing=standing)
 
 
 def rates(before: Reading, now: Reading) -> Rates | None:
@@ -123,6 +141,18 @@ def rates(before: Reading, now: Reading) -> Rates | None:
         tokens=by_second[TOKENS],
         received=by_second[RECEIVED],
         written=by_second[WRITTEN],
+        received_from=_by_second(before.by_peer[RECEIVED_FROM], now.by_peer[RECEIVED_FROM], seconds),
+        written_to=_by_second(before.by_peer[WRITTEN_TO], now.by_peer[WRITTEN_TO], seconds),
         waits=waits / seconds,
         mean_wait=waited / waits if waits else None,
     )
+
+
+def _by_second(before: ByPeer, now: ByPeer, seconds: float) -> ByPeer:
+    """Series of a peer that was gone and is back begin at nothing."""
+    rates: dict[str, dict[str, float]] = {}
+    for peer, values in sorted(now.items()):
+        known = before.get(peer, {})
+        added = {why: (value, value - known.get(why, 0)) for why, value in sorted(values.items())}
+        rates[peer] = {why: (grown if grown >= 0 else value) / seconds for why, (value, grown) in added.items()}
+    return rates

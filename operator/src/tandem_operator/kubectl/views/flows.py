@@ -1,22 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A resource's engines, their wiring, and what flows between two looks at all of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from tandem_connector.contract.messages import Purpose
 from tandem_connector.contract.types import Role
 from tandem_operator.api.base import ApiModel
 from tandem_operator.api.status import ConditionType, Revision, Status
-from tandem_operator.kubectl.views.engine import Engine, Pair, engines, pairs
+from tandem_operator.kubectl.views.engine import Engine, by_number, engines, pairs
 from tandem_operator.kubectl.views.engine_metrics import Rates, Reading, Standing, rates
-from tandem_operator.kubectl.views.pair_flows import Wire, told
+from tandem_operator.kubectl.views.pair_flows import Counted, PairFlow, pair_flows
 from tandem_operator.kubectl.views.seen import Seen
-
-FORWARD: Final = frozenset({Purpose.FORWARD})
-REVERSE: Final = frozenset({Purpose.REVERSE_PUSH, Purpose.REVERSE_FETCH})
-"""Purposes from decode to prefill. `MOVE` is between engines of one role, which are no pair."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +37,6 @@ class EngineFlow(ApiModel):
     """None: not read twice."""
 
 
-class PairFlow(ApiModel):
-    """One pair, with bytes of KV by the second."""
-
-    pair: Pair
-    forward: float | None
-    """From prefill to decode; None: engines' own sums don't tell."""
-    reverse: float | None
-    """From decode to prefill."""
-
-
 class FlowsView(ApiModel):
     """One look, compared with the one before."""
 
@@ -65,6 +50,7 @@ class FlowsView(ApiModel):
     engines: tuple[EngineFlow, ...]
     """Prefill first."""
     pairs: tuple[PairFlow, ...]
+    """By the second."""
     unread: tuple[str, ...]
     """What couldn't be read of the resource's surroundings, and why."""
 
@@ -77,7 +63,7 @@ def flows(seen: Seen, before: Readings, now: Readings) -> FlowsView:
         _engine(engine, before.get(pod.uid), now.get(pod.uid, Silent("it wasn't asked")))
         for pod, engine in zip(seen.pods, engines(seen), strict=True)
     ]
-    prefill_first = sorted(told_of, key=lambda each: each.engine.role is Role.DECODE)
+    prefill_first = sorted(told_of, key=lambda each: (each.engine.role is Role.DECODE, by_number(each.engine.pod)))
     return FlowsView(
         namespace=resource.metadata.namespace,
         name=resource.metadata.name,
@@ -86,7 +72,14 @@ def flows(seen: Seen, before: Readings, now: Readings) -> FlowsView:
         reason=f"{ready.reason}: {ready.message}" if ready else "the operator hasn't looked at it",
         revision=(resource.status or Status()).revision,
         engines=tuple(prefill_first),
-        pairs=_pairs(pairs(seen.pods), told_of),
+        pairs=pair_flows(
+            pairs(seen.pods),
+            {
+                each.engine.pod: Counted(received=each.rates.received_from, written=each.rates.written_to)
+                for each in told_of
+                if each.rates
+            },
+        ),
         unread=seen.unread,
     )
 
@@ -98,24 +91,3 @@ def _engine(engine: Engine, before: Reading | Silent | None, now: Reading | Sile
         case Reading():
             done = rates(before, now) if isinstance(before, Reading) else None
             return EngineFlow(engine=engine, silent=None, standing=now.standing, rates=done)
-
-
-def _pairs(known: tuple[Pair, ...], flows_: Iterable[EngineFlow]) -> tuple[PairFlow, ...]:
-    by_pod = {each.engine.pod: each.rates for each in flows_}
-    forward = {each: Wire(sender=each.prefill, receiver=each.decode) for each in known}
-    reverse = {each: Wire(sender=each.decode, receiver=each.prefill) for each in known}
-    over = {
-        **_told(forward.values(), by_pod, FORWARD),
-        **_told(reverse.values(), by_pod, REVERSE),
-    }
-    return tuple(PairFlow(pair=each, forward=over[forward[each]], reverse=over[reverse[each]]) for each in known)
-
-
-def _told(
-    wires: Iterable[Wire], by_pod: Mapping[str, Rates | None], purposes: frozenset[Purpose]
-) -> dict[Wire, float | None]:
-    written = {pod: sum(each.written.get(why, 0) for why in purposes) if each else None for pod, each in by_pod.items()}
-    received = {
-        pod: sum(each.received.get(why, 0) for why in purposes) if each else None for pod, each in by_pod.items()
-    }
-    return told(tuple(wires), written, received)

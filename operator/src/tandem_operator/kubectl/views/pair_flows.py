@@ -1,47 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What engines' own sums tell of each pair.
+"""What went over each pair, as its two engines count it by peer.
 
-An engine counts what it received and what it wrote, by purpose and not by peer. So what went over one pair is known where an end of
-it has no other pair that it could have come from or gone to, as then the end's sum is the pair's; and it is nothing where an end moved
-nothing. Ends are read a moment apart, and an engine may still bring to an end what it had begun with a peer that it isn't paired with
-any more: this is to look at, not to add up.
+Ends are read a moment apart, so their counts differ by what moved in between: this is to look at, not to add up.
 """
 
-from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-Amounts: TypeAlias = Mapping[str, float | None]
-"""Of each engine pod in one direction; None: not known."""
+from tandem_connector.contract.messages import Purpose
+from tandem_operator.api.base import ApiModel
+from tandem_operator.kubectl.views.engine import Pair, PairState
+from tandem_operator.kubectl.views.engine_metrics import ByPeer
+
+FORWARD: Final = frozenset({Purpose.FORWARD})
+REVERSE: Final = frozenset({Purpose.REVERSE_PUSH, Purpose.REVERSE_FETCH})
+"""Purposes from decode to prefill. `MOVE` is between engines of one role, which are no pair."""
 
 
-class Wire(NamedTuple):
-    """A pair in one direction, by the names of its pods."""
+class PairFlow(ApiModel):
+    """One pair, with bytes of KV: by the second, or in all."""
 
-    sender: str
-    receiver: str
+    pair: Pair
+    forward: float | None
+    """From prefill to decode; None: neither end was read, or none of them tells of the other."""
+    reverse: float | None
+    """From decode to prefill."""
+
+    @property
+    def amount(self) -> float:
+        """Both ways together, as far as it is known."""
+        return (self.forward or 0) + (self.reverse or 0)
 
 
-def told(wires: Collection[Wire], written: Amounts, received: Amounts) -> dict[Wire, float | None]:
-    """What went over each wire; None: that can't be told.
+@dataclass(frozen=True)
+class Counted:
+    """What an engine says of each of its peers."""
 
-    Args:
-        wires: all that there are.
-        written: by sender, to all its receivers.
-        received: by receiver, from all its senders.
+    received: ByPeer
+    written: ByPeer
+
+
+MOST: Final = 24
+"""Pairs that are listed at once. A mesh of 8 and 16 engines has 128."""
+
+
+def most_first(flows: Sequence[PairFlow]) -> tuple[Sequence[PairFlow], Sequence[PairFlow]]:
+    """The pairs to list, and those that are too many: pairs that fail come before those that most goes over.
+
+    A few are listed as they are, so that each has its place in every look.
     """
-    used = [each for each in wires if written.get(each.sender) != 0 and received.get(each.receiver) != 0]
-    of_sender = Counter(each.sender for each in used)
-    of_receiver = Counter(each.receiver for each in used)
+    if len(flows) <= MOST:
+        return flows, ()
+    ordered = sorted(flows, key=lambda flow: (flow.pair.state is not PairState.FAILED, -flow.amount))
+    return ordered[:MOST], ordered[MOST:]
 
-    def of(wire: Wire) -> float | None:
-        ends = (
-            (received.get(wire.receiver), of_receiver[wire.receiver]),
-            (written.get(wire.sender), of_sender[wire.sender]),
+
+def pair_flows(pairs: Collection[Pair], counted: Mapping[str, Counted]) -> tuple[PairFlow, ...]:
+    """What went over these pairs; `counted` has the engines that were read, by pod."""
+    return tuple(
+        PairFlow(
+            pair=pair,
+            forward=_between(pair.prefill, pair.decode, FORWARD, counted),
+            reverse=_between(pair.decode, pair.prefill, REVERSE, counted),
         )
-        if wire not in used:
-            # An end that moved something, and has no wire that it can have gone over, contradicts the others.
-            return 0.0 if all(not amount or others for amount, others in ends) else None
-        return next((amount for amount, others in ends if amount is not None and others == 1), None)
+        for pair in pairs
+    )
 
-    return {wire: of(wire) for wire in wires}
+
+def _between(sender: str, receiver: str, purposes: Collection[Purpose], counted: Mapping[str, Counted]) -> float | None:
+    """What arrived, if the receiver tells; else what the sender says that it wrote."""
+    into, out_of = counted.get(receiver), counted.get(sender)
+    ends = (into.received.get(sender) if into else None, out_of.written.get(receiver) if out_of else None)
+    known = next((end for end in ends if end is not None), None)
+    return None if known is None else sum(known.get(purpose, 0) for purpose in purposes)

@@ -6,6 +6,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from tandem_connector.contract.types import Role
+from tandem_operator.kubectl.views.amounts import bytes_words
 from tandem_operator.kubectl.views.engine import Engine, PairState, State
 from tandem_operator.kubectl.views.topology import TopologyView
 
@@ -46,7 +47,7 @@ def topology_svg(view: TopologyView) -> str:
         *_titles(view),
         *_lines(view, places),
         *(_box(engine, *places[engine.pod]) for engine in view.engines),
-        *_key(height),
+        *_key(height, widths=view.moved is not None),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -59,13 +60,25 @@ def _titles(view: TopologyView) -> Iterator[str]:
 
 
 def _lines(view: TopologyView, places: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+    moved = {(flow.pair.prefill, flow.pair.decode): flow for flow in view.moved or ()}
+    most = max((flow.amount for flow in moved.values()), default=0)
     for pair in view.pairs:
+        flow = moved.get((pair.prefill, pair.decode))
+        words = f"{pair.prefill} - {pair.decode}: {pair.state.value}"
+        width = 1.6
+        if flow is not None:
+            words += f"; {_amount(flow.forward)} to decode, {_amount(flow.reverse)} to prefill"
+            width = 0.6 + 5.4 * flow.amount / most if most else 0.6
         (left, above), (right, below) = places[pair.prefill], places[pair.decode]
         dashes = "" if pair.state in (PairState.SHOWN, PairState.FAILED) else ' stroke-dasharray="5 4"'
         yield (
             f'<line x1="{left + _BOX}" y1="{above + 20}" x2="{right}" y2="{below + 20}" stroke="{_LINE[pair.state]}"'
-            f' stroke-width="1.6"{dashes}><title>{escape(pair.prefill)} - {escape(pair.decode)}: {pair.state.value}</title></line>'
+            f' stroke-width="{width:.3g}"{dashes}><title>{escape(words)}</title></line>'
         )
+
+
+def _amount(bytes_: float | None) -> str:
+    return "?" if bytes_ is None else bytes_words(bytes_)
 
 
 def _box(engine: Engine, x: int, y: int) -> str:
@@ -77,14 +90,15 @@ def _box(engine: Engine, x: int, y: int) -> str:
     )
 
 
-def _key(height: int) -> Sequence[str]:
+def _key(height: int, *, widths: bool) -> Sequence[str]:
     words = {
         PairState.SHOWN: "KV was seen to move",
         PairState.FAILED: "it fails",
         PairState.OPEN: "nothing shown yet",
         PairState.SETTLING: "one side knows",
     }
-    return [
+    told = [f'<text x="{_LEFT + 820}" y="{height - 14}" fill="#57606a">wide: bytes</text>'] if widths else []
+    return told + [
         f'<text x="{_LEFT + number * 200}" y="{height - 14}" fill="{_LINE[state]}">— {text}</text>'
         for number, (state, text) in enumerate(words.items())
     ]

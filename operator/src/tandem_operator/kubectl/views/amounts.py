@@ -6,6 +6,11 @@ from typing import Final
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+def bytes_short(amount: float) -> str:
+    """In at most five characters, for a column of many: `3.4M`."""
+    return bytes_words(amount).replace("iB", "").replace(" ", "")
+
+
 def bytes_words(amount: float) -> str:
     """With three digits, or four below the next unit."""
     unit = 0
