@@ -1,60 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Argo CD shows of Tandem's resources, whose statuses are the operator's own here."""
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_connector.contract.types import Role
-from tandem_operator.api.names import API_VERSION, KIND, SCALER_KIND
+from tandem_operator.api.names import KIND, SCALER_KIND
 from tandem_operator.api.status import ConditionType, Reason
 from tandem_operator.plan.errors import InvalidSpec
 from tandem_operator.plan.types import Observed
-from tests.builders import NOW, a_pod, a_resource, observed
-from tests.manifests.checking import Manifest, documents
+from tests.manifests.argocd_states import SEEN, limited, scaler, seen_as, with_condition
+from tests.manifests.checking import documents
 from tests.manifests.health import health
-from tests.plan.test_outcome import ALL_WELL, after, refusal, serving, waiting
+from tests.plan.test_outcome import ALL_WELL
 
-P, D = Role.PREFILL, Role.DECODE
-UNSCHEDULED = a_pod(D).with_condition("PodScheduled", "False", "0/3 nodes are available")
 STATUSES = {"Healthy", "Progressing", "Degraded", "Suspended"}
 """All that a script may answer."""
 
 
-def seen_as(seen: Observed, problem: InvalidSpec | None = None) -> Manifest:
-    """The resource after the operator has looked at it."""
-    status = after(seen, problem=problem, now=NOW).status.model_dump(by_alias=True, mode="json")
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": "qwen", "generation": seen.resource.metadata.generation},
-        "status": status,
-    }
-
-
-def with_condition(manifest: Manifest, kind: ConditionType, status: str, reason: Reason) -> Manifest:
-    changed = [
-        {**each, "status": status, "reason": str(reason), "message": "words"} if each["type"] == kind else each
-        for each in manifest["status"]["conditions"]
-    ]
-    return {**manifest, "status": {**manifest["status"], "conditions": changed}}
-
-
 @pytest.mark.parametrize(
     ("seen", "status", "message"),
-    [
-        (ALL_WELL, "Healthy", "EnginesReady: 1 prefill and 1 decode engines take requests"),
-        (observed(sets={}, front_door=None), "Progressing", "RollingOut: "),
-        (observed(pods=[serving(D)]), "Progressing", "EnginesStarting: prefill: 0 of 1 engines ready"),
-        (observed(pods=[serving(P), serving(D), serving(D, 1)]), "Progressing", "ScalingDown: "),
-        (observed(pods=[serving(P), UNSCHEDULED]), "Progressing", "Unschedulable: pod qwen-decode-0: 0/3 nodes"),
-        (observed(pods=[serving(P), waiting(D, "ErrImagePull")]), "Degraded", "PodFailing: pod qwen-decode-0"),
-        (replace(ALL_WELL, refusals=(refusal(immutable=True),)), "Degraded", "ImmutableField: "),
-        (observed(a_resource().with_prefill(0).with_decode(0)), "Suspended", "ScaledToZero: no decode engines"),
-    ],
+    SEEN,
 )
 def test_a_resource_is_shown_as_the_operator_sees_it(seen: Observed, status: str, message: str) -> None:
     shown = health(seen_as(seen))
@@ -111,18 +77,12 @@ def test_whatever_the_conditions_are_the_script_has_an_answer(
     assert health(manifest)[0] in STATUSES
 
 
-def scaler(**status: Any) -> Manifest:
-    return {"kind": SCALER_KIND, "metadata": {"generation": 2}, "status": {"observedGeneration": 2, **status}}
-
-
 def test_a_scaler_is_healthy_when_the_engines_that_there_are_take_turns_whatever_bounds_them() -> None:
-    limited = {"type": "ScalingLimited", "status": "True", "reason": "GpuBudget", "message": "no GPUs"}
-
     assert health(scaler(replicas=2, readyReplicas=2)) == ("Healthy", "2 of 2 engines take turns")
     assert health(scaler(replicas=2, readyReplicas=1))[0] == "Progressing"
     assert health({**scaler(), "status": None})[0] == "Progressing"
     assert health({**scaler(), "metadata": {"generation": 3}})[0] == "Progressing"
-    assert health(scaler(replicas=2, readyReplicas=2, conditions=[limited])) == (
+    assert health(limited(replicas=2, readyReplicas=2)) == (
         "Healthy",
         "2 of 2 engines take turns, GpuBudget: no GPUs",
     )
