@@ -11,6 +11,13 @@ from charts.values import Value
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 SHAPES: dict[str, Schema] = {
+    # Kubernetes keeps names that begin with system- for itself.
+    "className": {
+        "type": "string",
+        "maxLength": 253,
+        "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$",
+        "not": {"pattern": "^system-"},
+    },
     "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
     "duration": {"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$"},
     "label": {"type": "string", "maxLength": 63, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"},

@@ -64,6 +64,19 @@ OTHER_VALUES: dict[str, Any] = {
     "podAnnotations": {"a": "b"},
     "podLabels": {"a": "b"},
     "priorityClassName": "high",
+    "priorityClass.create": True,
+    "priorityClass.name": "high",
+    "priorityClass.value": 7,
+    "priorityClass.preemptionPolicy": "Never",
+    "priorityClass.description": "High.",
+    "priorityClass.annotations": {"a": "b"},
+    "enginePriorityClass.create": True,
+    "enginePriorityClass.name": "low",
+    "enginePriorityClass.value": -7,
+    "enginePriorityClass.preemptionPolicy": "Never",
+    "enginePriorityClass.description": "Low.",
+    "enginePriorityClass.annotations": {"a": "b"},
+    "enginePriorityClass.keep": False,
     "nodeSelector": {"a": "b"},
     "tolerations": [{"operator": "Exists"}],
     "affinity": {"nodeAffinity": {}},
@@ -76,9 +89,17 @@ OTHER_VALUES: dict[str, Any] = {
 ONLY_WITH = {
     "dashboards.annotations": {"dashboards": {"enabled": True}},
     "dashboards.labels": {"dashboards": {"enabled": True}},
+    **{
+        f"enginePriorityClass.{each}": {"enginePriorityClass": {"create": True}}
+        for each in ("name", "value", "preemptionPolicy", "description", "annotations", "keep")
+    },
     "networkPolicy.metricsFrom": {"networkPolicy": {"enabled": True}},
     "podMonitor.interval": {"podMonitor": {"enabled": True}},
     "podMonitor.labels": {"podMonitor": {"enabled": True}},
+    **{
+        f"priorityClass.{each}": {"priorityClass": {"create": True}}
+        for each in ("name", "value", "preemptionPolicy", "description", "annotations")
+    },
     "prometheusRule.disabled": {"prometheusRule": {"enabled": True}},
     "prometheusRule.labels": {"prometheusRule": {"enabled": True}},
     "prometheusRule.runbooks": {"prometheusRule": {"enabled": True}},

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from charts.values import Value, described_values
@@ -84,6 +84,10 @@ NEEDED = {(rule.group, rule.resource, verb) for rule in RULES for verb in rule.v
 )
 @given(VALUES)
 def test_any_values_make_valid_restricted_objects_with_the_operators_rights(values: Mapping[str, Any]) -> None:
+    # One name for two classes is refused; a test of its own has that.
+    assume(
+        not values.get("priorityClass.name") or values["priorityClass.name"] != values.get("enginePriorityClass.name")
+    )
     objects = render(as_given(values))
 
     assert [fault for each in objects for fault in faults(each, "1.37")] == []

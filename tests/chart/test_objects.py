@@ -34,6 +34,8 @@ EVERYTHING: dict[str, Any] = {
     "podAnnotations": {"note": "a"},
     "podLabels": {"team": "inference"},
     "priorityClassName": "system-cluster-critical",
+    "priorityClass": {"create": True},
+    "enginePriorityClass": {"create": True},
     "nodeSelector": {"kubernetes.io/arch": "amd64"},
     "tolerations": [{"key": "dedicated", "operator": "Exists"}],
     "affinity": {"nodeAffinity": {}},
@@ -136,6 +138,33 @@ def test_a_digest_wins_over_a_tag() -> None:
     assert environment(objects)["TANDEM_CONNECTOR_IMAGE"] == f"tandem.dev/connector-init@{digest}"
 
 
+def test_the_operators_pods_have_the_priority_class_that_is_made_for_them_unless_another_is_named() -> None:
+    made = render({"priorityClass": {"create": True, "value": 1_000_000}})
+    other = render({"priorityClass": {"create": True, "name": "mine"}, "priorityClassName": "high"})
+
+    assert one(made, "PriorityClass")["value"] == 1_000_000
+    assert one(made, "Deployment")["spec"]["template"]["spec"]["priorityClassName"] == "tandem"
+    assert one(other, "PriorityClass", "mine")
+    assert one(other, "Deployment")["spec"]["template"]["spec"]["priorityClassName"] == "high"
+
+
+def test_a_priority_class_of_engines_outlives_the_release_and_is_not_the_operators() -> None:
+    objects = render({"enginePriorityClass": {"create": True, "annotations": {"a": "b"}}})
+    for_a_while = render({"enginePriorityClass": {"create": True, "keep": False}})
+
+    made = one(objects, "PriorityClass", "tandem-engines")
+    assert made["metadata"]["annotations"] == {"a": "b", "helm.sh/resource-policy": "keep"}
+    assert "annotations" not in one(for_a_while, "PriorityClass", "tandem-engines")["metadata"]
+    assert "priorityClassName" not in one(objects, "Deployment")["spec"]["template"]["spec"]
+
+
+def test_two_priority_classes_of_one_name_are_refused() -> None:
+    with pytest.raises(HelmError, match='are both "mine": give one of them another name'):
+        render(
+            {"priorityClass": {"create": True, "name": "mine"}, "enginePriorityClass": {"create": True, "name": "mine"}}
+        )
+
+
 def test_a_single_pod_is_not_pinned_to_its_node() -> None:
     assert "PodDisruptionBudget" in kinds(render())
     assert "PodDisruptionBudget" not in kinds(render({"replicas": 1}))
@@ -143,7 +172,7 @@ def test_a_single_pod_is_not_pinned_to_its_node() -> None:
 
 
 def test_what_needs_other_definitions_or_a_decision_is_off_by_default() -> None:
-    decided = {"NetworkPolicy", "PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap"}
+    decided = {"NetworkPolicy", "PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap", "PriorityClass"}
     assert kinds(render()).isdisjoint(decided)
     assert kinds(render(EVERYTHING)) >= decided
 

@@ -58,6 +58,8 @@ def test_an_unknown_key_is_refused(path: str) -> None:
         ("settings.workers", 0),
         ("settings.resync", "10m"),
         ("serviceMonitor.interval", "often"),
+        ("priorityClass.name", "system-mine"),
+        ("enginePriorityClass.value", 2_000_000_000),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_path(path: str, value: object) -> None:

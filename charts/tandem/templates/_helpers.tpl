@@ -55,6 +55,16 @@ app.kubernetes.io/component: test
 {{- default $default .Values.serviceAccount.name }}
 {{- end }}
 
+{{/* Name of the PriorityClass that is made for the operator. */}}
+{{- define "tandem.priorityClass" -}}
+{{- default (include "tandem.fullname" .) .Values.priorityClass.name }}
+{{- end }}
+
+{{/* Name of the PriorityClass that is made for engines. */}}
+{{- define "tandem.enginePriorityClass" -}}
+{{- default (printf "%s-engines" (include "tandem.fullname" .)) .Values.enginePriorityClass.name }}
+{{- end }}
+
 {{/* Reference of an image: list of the root context and the image's values. */}}
 {{- define "tandem.image" -}}
 {{- $root := index . 0 }}
