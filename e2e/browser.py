@@ -7,6 +7,7 @@ https://chromedevtools.github.io/devtools-protocol/
 import asyncio
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -97,6 +98,8 @@ async def opened(browser: str, url: str, profile: Path) -> AsyncIterator[Tab]:
         *(f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
+        # Debian's program is a shell's script that waits for the browser, which outlives it.
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(_PATIENCE):
@@ -111,8 +114,13 @@ async def opened(browser: str, url: str, profile: Path) -> AsyncIterator[Tab]:
                 await tab.ask("Page.navigate", url=url)
                 yield tab
     finally:
-        process.terminate()
-        await process.wait()
+        await _end_all(process)
+
+
+async def _end_all(process: asyncio.subprocess.Process) -> None:
+    """End the process and all that it has started, at once: nothing of the profile is needed any more."""
+    os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 async def _port(file: Path) -> str:

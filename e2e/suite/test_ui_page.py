@@ -2,8 +2,8 @@
 """The page of `kubectl tandem ui` in a real browser, with engines' metrics that are written here."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +109,7 @@ async def test_it_draws_engines_pairs_and_flows_and_renders_nothing_that_it_is_t
         assert "1 prefill and 2 decode engines, 2 pairs" in await tab.text("#summary")
         assert await tab.text("#problem") == ""
         assert tab.complaints == [], "its own policy lets the page do all that it does"
+    assert [process for process in processes() if str(tmp_path) in process] == [], "no browser is left behind"
 
 
 def a_mesh() -> FlowsView:
@@ -248,6 +249,13 @@ async def test_it_follows_the_readers_colours_and_wish_for_rest(browser: str, tm
                 ink = await tab.value(f"getComputedStyle({words}).color")
                 assert contrast(ink, ground) >= 4.5, "what WCAG 2.2 asks of text (1.4.3)"
         assert len(grounds) == 2
+
+
+def processes() -> Iterator[str]:
+    """Command lines of all that run."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            yield entry.read_text(errors="replace")
 
 
 def contrast(one: str, other: str) -> float:
