@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import torch
 from vllm.sampling_params import RequestOutputKind, SamplingParams
@@ -29,6 +30,7 @@ from tandem_connector.contract.types import BlockHash, EngineId, EngineState, Ge
 from tandem_connector.drain import stage, tell
 from tandem_connector.exchange.settings import ExchangeSettings
 from tandem_connector.exchange.types import EndReason, Load, RequestId, Seconds
+from tandem_connector.vllm import peer_counts
 from tandem_connector.vllm.engine_process import EngineProcess
 from tandem_connector.vllm.parting import Parting
 from tandem_connector.vllm.scheduler import SchedulerSide
@@ -154,9 +156,22 @@ class Engine:
         self.exchange.want(peer, load, Seconds(time.monotonic()))
         self.pool.unpin(blocks)
 
+    def news(self) -> "Told":
+        return Told(self.side.news() or {"counters": {}, "gone": []})
+
     def close(self) -> None:
         self._rank.close()
         self.side.close()
+
+
+class Told:
+    """What is new in the metrics."""
+
+    def __init__(self, news: dict[str, Any]) -> None:
+        self._counters, self.gone = news["counters"], news["gone"]
+
+    def counters(self, name: str) -> Any:
+        return self._counters.get(name)
 
 
 def a_request(tokens: int, sampling: SamplingParams | None = None) -> Request:
@@ -303,6 +318,25 @@ def a_peer_that_has_parted_is_left_when_nothing_is_under_way_and_joins_anew_when
     for engine in (one, other):
         assert engine.pool.free_blocks == BLOCKS - 1
         engine.close()
+
+
+def what_goes_between_two_engines_is_counted_by_pod_for_as_long_as_they_are_peers_and_a_while_more() -> None:
+    one, other = acquainted()
+    told = one.news()
+    assert told.counters("peer_bytes_written") == {"other|move": 0}, "it is there before anything has gone"
+    held = chain("held", 3)
+    other.caches(held)
+    one.wants(held, other.id)
+    until("it has what it wanted", lambda: one.exchange.gauges().wants_open == 0, one, other)
+    moved = one.news().counters("peer_bytes_received")
+    assert moved == {"other|forward": one.memory[0].nbytes * len(held)}
+    with patch.object(peer_counts, "KEPT", 1.0):
+        one.told()
+        until("the table is followed", lambda: one.side._conduct.next_due() is not None, one, other)
+        assert one.news().gone == []
+        until("its series go", lambda: one.news().gone == ["other"], one, other)
+    one.close()
+    other.close()
 
 
 def a_peer_that_has_parted_is_not_left_while_it_may_still_write() -> None:
