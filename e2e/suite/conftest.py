@@ -16,6 +16,7 @@ from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess, operator, write_kubeconfig
 from tandem_operator.api.crd import DEFINITIONS
 from tandem_operator.api.names import KIND
+from tests.manifests.checking import definitions
 
 _NUMBERS = itertools.count()
 
@@ -62,3 +63,16 @@ def replica(kubeconfig: Path, kubectl: Kubectl) -> Iterator[OperatorProcess]:
     """One that serves all namespaces."""
     with operator(kubeconfig, kubectl.namespace, "only") as replica:
         yield replica
+
+
+@pytest.fixture(scope="module")
+def known(control_plane: Cluster) -> Iterator[None]:
+    """Definitions of Karpenter, KEDA, the Gateway API, Argo CD and monitors, with the rules that only a server evaluates."""
+    kubectl = Kubectl(control_plane)
+    names = [f"crd/{each['metadata']['name']}" for each in definitions()]
+    kubectl.apply(*definitions())
+    try:
+        kubectl.run("wait", "--for=condition=Established", *names, "--timeout=30s")
+        yield
+    finally:
+        kubectl.run("delete", *names, "--wait")
