@@ -44,8 +44,13 @@ def write_kubeconfig(
     cluster: Cluster, account: str, path: Path, rules: Iterable[Mapping[str, Any]] | None = None
 ) -> Path:
     """A kubeconfig for a new service account with `rights`."""
-    kubectl = Kubectl(cluster, ACCOUNT_NAMESPACE)
-    kubectl.apply(*rights(account, rules))
+    Kubectl(cluster, ACCOUNT_NAMESPACE).apply(*rights(account, rules))
+    return write_kubeconfig_of(cluster, account, ACCOUNT_NAMESPACE, path)
+
+
+def write_kubeconfig_of(cluster: Cluster, account: str, namespace: str, path: Path) -> Path:
+    """A kubeconfig for a service account that is there."""
+    kubectl = Kubectl(cluster, namespace)
     config = yaml.safe_load(kubectl.run("config", "view", "--raw", "--minify", "--flatten"))
     token = kubectl.run("create", "token", account, "--duration=24h").strip()
     config["users"] = [{"name": config["contexts"][0]["context"]["user"], "user": {"token": token}}]

@@ -4,10 +4,11 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,54 +16,19 @@ from e2e.cluster.interface import Cluster
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
 from e2e.cluster.progress import wait_until
-from e2e.cluster.tools import run_helm
-from e2e.kubectl import Kubectl
+from e2e.suite.chart_release import CHART, CRDS, NAMESPACE, Release, ReleaseError
+from e2e.suite.earlier import earlier_sources
+from e2e.suite.operator_process import OperatorProcess, start_operator, write_kubeconfig_of
 from e2e.suite.refusals import BASE
-from tandem_operator.api.crd import DEFINITIONS, RESOURCE, SCALER
+from tandem_operator.api.crd import RESOURCE, SCALER
+from tandem_operator.api.names import engines_policy_name
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(1800)]  # The first test may have to build Kubernetes.
 
 ROOT = Path(__file__).parents[2]
-CHART = ROOT / "charts" / "tandem"
-NAMESPACE = "tandem-system"
 CRD = RESOURCE.name
-CRDS = [each.name for each in DEFINITIONS]
+POLICY = engines_policy_name("crd-rules")
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:tandem"
-
-
-class Release:
-    """The release `tandem` on a cluster, and the cluster as its administrator sees it."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self.kubectl = Kubectl(cluster, NAMESPACE)
-
-    def install(self, *settings: str, chart: Path = CHART) -> None:
-        self.helm("install", "tandem", str(chart), "--create-namespace", *_set(settings))
-
-    def upgrade(self, *settings: str) -> None:
-        self.helm("upgrade", "tandem", str(CHART), *_set(settings))
-
-    def uninstall(self) -> None:
-        self.helm("uninstall", "tandem", "--ignore-not-found", "--wait")
-
-    def helm(self, *arguments: str) -> None:
-        done = run_helm(self._cluster.kubeconfig, NAMESPACE, *arguments)
-        assert done.returncode == 0, done.stderr
-
-    def allows(self, who: str, verb: str, what: str, namespace: str, subresource: str = "") -> bool:
-        """Whether the API server would let the user do this."""
-        question = ["auth", "can-i", verb, what, "--subresource", subresource, "--as", who, "--namespace", namespace]
-        done = subprocess.run([*self._cluster.kubectl, *question], capture_output=True, text=True, check=False)
-        assert done.stdout.strip() in {"yes", "no"}, done.stderr
-        return done.stdout.strip() == "yes"
-
-    def establish_definition(self) -> None:
-        self.kubectl.run("wait", "--for=condition=Established", *(f"crd/{name}" for name in CRDS), "--timeout=30s")
-
-
-def _set(settings: tuple[str, ...]) -> list[str]:
-    return [word for setting in settings for word in ("--set", setting)]
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +160,86 @@ def test_a_rollback_brings_back_the_operator_and_the_definition_as_they_were(rel
     assert definition
     assert definition["spec"]["names"]["shortNames"] == ["older"]
     assert release.kubectl.get(CRD, "crd-rules"), "resources outlive upgrade and rollback"
+
+
+@contextmanager
+def served(release: Release, sources: Path, folder: Path, identity: str) -> Iterator[OperatorProcess]:
+    """The operator of these sources, with the rights of the release's account, once it has looked at the resource."""
+    kubeconfig = write_kubeconfig_of(release.cluster, "tandem", NAMESPACE, folder / f"{identity}.kubeconfig")
+    path = os.pathsep.join(str(sources / part / "src") for part in ("operator", "connector"))
+    more = {"PYTHONPATH": path, "TANDEM_LEASE_NAMESPACE": NAMESPACE}
+    replica = start_operator(kubeconfig, "tandem", identity, {}, more)
+    try:
+        wait_until(
+            f"{identity} to reconcile", lambda: replica.metric("tandem_reconcile_duration_seconds_count") > 0, 60
+        )
+        yield replica
+    finally:
+        if not replica.has_ended:
+            replica.stop()
+
+
+def has_all_rights(replica: OperatorProcess) -> bool:
+    """Whether nothing was refused to it, so far."""
+    return replica.metric("tandem_api_errors_total", status="403") == 0
+
+
+def as_made(release: Release) -> dict[str, Any]:
+    """What of the resource is the user's, which no upgrade may touch."""
+    live = release.kubectl.get(CRD, "crd-rules")
+    assert live
+    assert live["status"]["observedGeneration"] == live["metadata"]["generation"]
+    assert {each["type"] for each in live["status"]["conditions"]} >= {"Ready", "SpecValid"}
+    kept = ("uid", "generation", "creationTimestamp")
+    return {"spec": live["spec"], **{key: live["metadata"][key] for key in kept}}
+
+
+@pytest.mark.long  # Three operators start.
+def test_a_resource_lives_through_an_upgrade_from_an_earlier_version_and_back(release: Release, tmp_path: Path) -> None:
+    earlier = earlier_sources(tmp_path / "earlier")
+    release.install(chart=earlier / "charts" / "tandem")
+    release.kubectl.run("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    assert release.kubectl.get("crd", SCALER.name) is None, "the earlier version knew no scalers"
+    release.kubectl.apply(BASE)
+    with served(release, earlier, tmp_path, "earlier") as replica:
+        made = as_made(release)
+        assert has_all_rights(replica)
+
+    release.upgrade()
+    release.establish_definition()
+    assert as_made(release) == made
+    with served(release, ROOT, tmp_path, "new") as replica:
+        wait_until("a scaler", lambda: release.kubectl.get(SCALER.name, "crd-rules-decode") is not None, 60)
+        wait_until("a policy", lambda: release.kubectl.get("networkpolicy", POLICY) is not None, 60)
+        assert as_made(release) == made
+        assert has_all_rights(replica)
+    newer = '{"spec": {"verification": {"enabled": false}}}'
+    release.kubectl.run("patch", CRD, "crd-rules", "--type=merge", "-p", newer)
+
+    release.helm("rollback", "tandem", "1")
+    assert not release.allows(ACCOUNT, "patch", "networkpolicies.networking.k8s.io", "default")
+    with served(release, earlier, tmp_path, "back") as replica:
+        back = as_made(release)
+        assert has_all_rights(replica)
+    assert back["uid"] == made["uid"]
+    assert release.kubectl.get(SCALER.name, "crd-rules-decode"), "what only the newer version knows stays"
+    assert release.kubectl.get("networkpolicy", POLICY)
+    assert back["spec"] == made["spec"], "the older definition doesn't know the newer field"
+
+
+def test_an_upgrade_that_reuses_an_earlier_versions_values_must_take_new_defaults(
+    release: Release, tmp_path: Path
+) -> None:
+    release.install("settings.workers=7", chart=earlier_sources(tmp_path) / "charts" / "tandem")
+
+    with pytest.raises(ReleaseError, match="nil pointer"):
+        release.upgrade(options=("--reuse-values",))
+    release.upgrade(options=("--reset-then-reuse-values",))
+
+    deployment = release.kubectl.get("deployment", "tandem")
+    assert deployment
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert {"name": "TANDEM_WORKERS", "value": "7"} in container["env"]
 
 
 def test_uninstalling_keeps_the_definition_with_its_resources_and_a_new_installation_takes_them_over(

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chart as a release on a cluster."""
+
+import subprocess
+from pathlib import Path
+
+from e2e.cluster.interface import Cluster
+from e2e.cluster.tools import run_helm
+from e2e.kubectl import Kubectl
+from tandem_operator.api.crd import DEFINITIONS
+
+CHART = Path(__file__).parents[2] / "charts" / "tandem"
+NAMESPACE = "tandem-system"
+CRDS = [each.name for each in DEFINITIONS]
+
+
+class ReleaseError(Exception):
+    """Helm refused; the text is its own."""
+
+
+class Release:
+    """The release `tandem` on a cluster, and the cluster as its administrator sees it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        """Where it is."""
+        self.kubectl = Kubectl(cluster, NAMESPACE)
+
+    def install(self, *settings: str, chart: Path = CHART) -> None:
+        self.helm("install", "tandem", str(chart), "--create-namespace", *_set(settings))
+
+    def upgrade(self, *settings: str, options: tuple[str, ...] = ()) -> None:
+        self.helm("upgrade", "tandem", str(CHART), *options, *_set(settings))
+
+    def uninstall(self) -> None:
+        self.helm("uninstall", "tandem", "--ignore-not-found", "--wait")
+
+    def helm(self, *arguments: str) -> None:
+        done = run_helm(self.cluster.kubeconfig, NAMESPACE, *arguments)
+        if done.returncode:
+            raise ReleaseError(done.stderr)
+
+    def allows(self, who: str, verb: str, what: str, namespace: str, subresource: str = "") -> bool:
+        """Whether the API server would let the user do this."""
+        question = ["auth", "can-i", verb, what, "--subresource", subresource, "--as", who, "--namespace", namespace]
+        done = subprocess.run([*self.cluster.kubectl, *question], capture_output=True, text=True, check=False)
+        assert done.stdout.strip() in {"yes", "no"}, done.stderr
+        return done.stdout.strip() == "yes"
+
+    def establish_definition(self) -> None:
+        self.kubectl.run("wait", "--for=condition=Established", *(f"crd/{name}" for name in CRDS), "--timeout=30s")
+
+
+def _set(settings: tuple[str, ...]) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
