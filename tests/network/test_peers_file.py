@@ -23,8 +23,13 @@ Watch = Callable[..., PeersFile]
 def watch() -> Iterator[Watch]:
     files: list[PeersFile] = []
 
-    def start(path: Path, listener: Callable[..., None], settings: PeersFileSettings = QUICK) -> PeersFile:
-        files.append(PeersFile(path, listener, settings=settings))
+    def start(
+        path: Path,
+        listener: Callable[..., None],
+        settings: PeersFileSettings = QUICK,
+        on_refused: Callable[[], None] | None = None,
+    ) -> PeersFile:
+        files.append(PeersFile(path, listener, on_refused=on_refused, settings=settings))
         return files[-1]
 
     yield start
@@ -210,6 +215,21 @@ def test_a_stale_or_malformed_table_on_disk_is_passed_over(volume: Volume, watch
     assert [change.table.generation for change in listener.changes] == [5, 6]
 
 
+def test_it_is_told_once_of_each_content_that_is_not_taken_up(volume: Volume, watch: Watch) -> None:
+    listener = Listener()
+    refused: list[int] = []
+    volume.put(a_table(5, ONE))
+    file = watch(volume.path, listener, on_refused=lambda: refused.append(1))
+    listener.hears_of(5)
+    assert refused == []
+    for number, content in enumerate((a_table(4, TWO), b"oops", a_table(5, TWO)), start=1):
+        volume.put(content)
+        until(lambda number=number: len(refused) == number)  # type: ignore[misc]
+    volume.put(a_table(6, TWO))
+    listener.hears_of(6)
+    assert (len(refused), file.counts.refused) == (3, 3)
+
+
 def test_a_lost_notification_delays_a_table_only(volume: Volume, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     def deaf(*paths: Any, rust_timeout: int, stop_event: Any, **_: Any) -> Iterator[set[Any]]:
         while not stop_event.wait(rust_timeout / 1000):
@@ -239,13 +259,16 @@ def test_without_notifications_the_file_is_polled(
 def test_who_fails_to_take_a_table_is_told_of_the_next(volume: Volume, watch: Watch) -> None:
     listener = Listener()
 
+    refused: list[int] = []
+
     def fails_once(change: Any) -> None:
         if change.table.generation == 1:
             raise RuntimeError("not now")
         listener(change)
 
     volume.put(a_table(1, ONE))
-    file = watch(volume.path, fails_once)
+    file = watch(volume.path, fails_once, on_refused=lambda: refused.append(1))
     until(lambda: file.counts.failed == 1)
     volume.put(a_table(2, ONE))
     listener.hears_of(2)
+    assert refused == [1]

@@ -42,6 +42,11 @@ class TableCounts:
     failed: int = 0
     """Who was told of the change failed."""
 
+    @property
+    def refused(self) -> int:
+        """All that were not taken up."""
+        return self.malformed + self.stale + self.conflicting + self.unreadable + self.failed
+
 
 class TableReader:
     """Decides what a content of the file means. Keeps the last good table whatever comes."""

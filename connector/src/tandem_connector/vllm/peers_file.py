@@ -40,6 +40,7 @@ class PeersFile:
         path: Path,
         on_change: Callable[[TableChange], None],
         *,
+        on_refused: Callable[[], None] | None = None,
         settings: PeersFileSettings | None = None,
     ) -> None:
         """Start to watch. The file need not exist.
@@ -47,10 +48,12 @@ class PeersFile:
         Args:
             path: the peer table.
             on_change: called on the watching thread with each change, one after another; the first has all peers.
+            on_refused: called on the same thread after each content that was counted and not taken up.
             settings: other times than the defaults.
         """
         self._path = path
         self._on_change = on_change
+        self._on_refused = on_refused
         self._settings = settings or PeersFileSettings()
         self._reader = TableReader()
         self._closing = threading.Event()
@@ -81,7 +84,7 @@ class PeersFile:
                 if str(error) != said:
                     said = str(error)
                     _log.warning("peer_table_polled path=%s why=%s", self._path, said)
-                self._read()
+                self._look()
                 self._closing.wait(self._settings.poll)
 
     def _watch(self) -> None:
@@ -101,9 +104,15 @@ class PeersFile:
             recursive=False,
             raise_interrupt=False,
         )
-        self._read()
+        self._look()
         for _ in changes:
-            self._read()
+            self._look()
+
+    def _look(self) -> None:
+        before = self._reader.counts.refused
+        self._read()
+        if self._on_refused is not None and self._reader.counts.refused != before:
+            self._on_refused()
 
     def _read(self) -> None:
         try:

@@ -138,7 +138,8 @@ class Surroundings:
             self.asker = self._asker(self._network, block_size, model)
         if self._settings.status_file is not None:
             self._mark = DrainMark(mark_of(self._settings.status_file), self._marked)
-        self._file = PeersFile(self._settings.peers_file, self._table_changed)
+        # Nothing is to be done when a table is refused. But what was counted is told with a step, and an idle engine makes none.
+        self._file = PeersFile(self._settings.peers_file, self._table_changed, on_refused=self._told)
 
     def _asker(self, network: Network, block_size: int, model: str) -> Asker:
         settings = AskingSettings(
