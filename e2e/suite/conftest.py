@@ -12,6 +12,7 @@ import pytest
 from e2e.cluster.interface import Cluster
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
+from e2e.cluster.progress import wait_until
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess, operator, write_kubeconfig
 from tandem_operator.api.crd import DEFINITIONS
@@ -33,11 +34,16 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
         cluster.up()
         kubectl = Kubectl(cluster)
         kubectl.apply(*(each.manifest() for each in DEFINITIONS))
-        definitions = [f"crd/{each.name}" for each in DEFINITIONS]
-        kubectl.run("wait", "--for=condition=Established", *definitions, "--timeout=30s")
+        # `kubectl wait` fails on one that has no conditions yet.
+        wait_until("the CRDs", lambda: all(_is_established(kubectl, each.name) for each in DEFINITIONS), 30)
         yield cluster
     finally:
         cluster.down()
+
+
+def _is_established(kubectl: Kubectl, definition: str) -> bool:
+    conditions = ((kubectl.get("crd", definition) or {}).get("status") or {}).get("conditions") or ()
+    return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
 
 
 @pytest.fixture(scope="session")
