@@ -51,17 +51,14 @@ def a_status() -> Status:
     )
 
 
-def an_operator() -> CollectorRegistry:
-    registry = CollectorRegistry()
+def an_operator(registry: CollectorRegistry) -> Metrics:
     metrics = Metrics(registry)
     metrics.leader.set(1)
     metrics.of_resources.saw("models", "qwen", a_status(), time.time())
-    metrics.queue_latency.observe(0.1)
-    metrics.reconcile_duration.labels("done").observe(0.2)
     metrics.api_errors.labels("GET", "pods", "500").inc()
     metrics.failures.labels("KubeError").inc()
     metrics.conversations.labels("shown").inc()
-    return registry
+    return metrics
 
 
 class Engine:
@@ -108,8 +105,9 @@ def served(registry: CollectorRegistry) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """It has read an operator, and two engines at work."""
-    engine = Engine()
-    with served(an_operator()) as operator, served(engine.registry) as engines:
+    engine, registry = Engine(), CollectorRegistry()
+    metrics = an_operator(registry)
+    with served(registry) as operator, served(engine.registry) as engines:
         targets = [
             Target("tandem-metrics", operator, {"namespace": "tandem-system", "pod": "tandem-a"}),
             *(
@@ -130,7 +128,9 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
             def work() -> bool:
                 engine.works()
-                u = unanswered(prometheus, queries(), {}); print(len(u), u); return not u
+                metrics.queue_latency.observe(0.1)
+                metrics.reconcile_duration.labels("done").observe(0.2)
+                return not unanswered(prometheus, queries(), {})
 
             wait_until("all panels to have data", work, 30)
             yield prometheus
