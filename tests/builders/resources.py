@@ -34,6 +34,9 @@ class ResourceBuilder:
     def being_deleted(self) -> Self:
         return self._with("metadata", "deletionTimestamp", value="2026-01-01T00:00:00Z")
 
+    def annotated(self, name: str, value: str) -> Self:
+        return self._with("metadata", "annotations", name, value=value)
+
     def with_prefill(self, replicas: int) -> Self:
         return self.with_spec("prefill", "replicas", value=replicas)
 

@@ -17,7 +17,7 @@ from tandem_operator.plan.target import Place
 METRICS = """\
 # HELP tandem_transport x
 # TYPE tandem_transport gauge
-tandem_transport{engine="0",model_name="m",backend="UCX",provider="",devices="0"} 1.0
+tandem_transport{engine="0",model_name="m",backend="%s",provider="%s",devices="%d"} 1.0
 # HELP tandem_peers_refused x
 # TYPE tandem_peers_refused gauge
 tandem_peers_refused{engine="0",model_name="m"} %d
@@ -46,10 +46,14 @@ class StandIn:
     """Instead of an answer."""
     is_wrong: bool = False
     refuses_peers: int = 0
+    fabric: tuple[str, str, int] = ("UCX", "", 0)
+    """Backend, provider and devices, as it says."""
     seen: list[dict[str, Any]] = field(default_factory=list)
     """Bodies of the requests that it got."""
     ranks: list[str | None] = field(default_factory=list)
     port: int = 0
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    """Ends its hanging."""
 
     @property
     def place(self) -> Place:
@@ -60,7 +64,7 @@ class StandIn:
         self.seen.append(body)
         self.ranks.append(request.headers.get("X-data-parallel-rank"))
         if self.hangs:
-            await asyncio.sleep(3600)
+            await self.goes_on.wait()
         if self.says is not None or self.status != 200:
             return web.Response(status=self.status, text=self.says or "these are the engine's words")
         tokens = continuation(body["prompt"], body["max_tokens"])
@@ -81,12 +85,12 @@ class StandIn:
         return {"tandem": {"prompt": len(body["prompt"]), "computed": 1, "computed_by_prefill": lacked, **self.account}}
 
     async def metrics(self, _: web.Request) -> web.Response:
-        return web.Response(text=METRICS % self.refuses_peers)
+        return web.Response(text=METRICS % (*self.fabric, self.refuses_peers))
 
 
 @asynccontextmanager
-async def serving(*engines: StandIn) -> AsyncIterator[None]:
-    """Each at a port of its own."""
+async def serving(*engines: StandIn, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[None]:
+    """Each at a port of its own, unless there is one and its port is given."""
     runners = []
     try:
         for engine in engines:
@@ -96,7 +100,7 @@ async def serving(*engines: StandIn) -> AsyncIterator[None]:
             runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
             await runner.setup()
             runners.append(runner)
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            await web.TCPSite(runner, host, port).start()
             engine.port = runner.addresses[0][1]
         yield
     finally:

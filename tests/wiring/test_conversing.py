@@ -14,7 +14,7 @@ from tandem_operator.api.status import Reason
 from tandem_operator.kube.observe import ResourceKey
 from tandem_operator.metrics import Metrics
 from tandem_operator.plan.conversation import Course, Failed, Fault, Standing
-from tandem_operator.plan.target import Target
+from tandem_operator.plan.target import AT_ONCE_SECONDS, SOON_SECONDS, Target
 from tandem_operator.plan.verification import Fabric, PairRecord, Report
 from tandem_operator.wiring import engine_client
 from tandem_operator.wiring.conversing import LANDING, Conversations
@@ -247,6 +247,71 @@ async def test_only_so_many_are_held_at_one_time() -> None:
         await asyncio.sleep(0.1)
         assert sum(len(engine.seen) for engine in engines) == 2
         holding.conversations.stop()
+
+
+async def test_a_request_ends_the_pause_and_its_conversation_says_for_whom_it_was_held() -> None:
+    decode, prefill = a_decode(), a_prefill()
+    async with serving(decode, prefill), engine_session() as session:
+        holding = Holding(EngineClient(session))
+        report = await holding.holds_one([a_target(decode, prefill)])
+        assert report.request == ""
+        pairs = {P: PairRecord(standing=Standing.SHOWN, reason=Reason.VERIFIED)}
+        known = a_target(decode, prefill, settled=True, pairs=pairs, fabrics=report.fabrics)
+        holding.conversations.follow(KEY, [known])
+        await _until(lambda: holding.pauses[-1] > 10)
+        # Nobody lets this pause end.
+        holding.conversations.follow(KEY, [replace(known, request="now")])
+        await _until(lambda: len(holding.told) == 2)
+        assert holding.conversations.reports(KEY)[-1].request == "now"
+        await _until(lambda: holding.pauses[-1] <= AT_ONCE_SECONDS and holding.pauses[-1] != LANDING)
+        holding.conversations.follow(KEY, [known])
+        await _until(lambda: holding.pauses[-1] > 100)
+        holding.conversations.stop()
+    assert len(decode.seen) == 4, "two conversations, and none after the request was answered"
+
+
+async def test_the_same_request_told_again_ends_no_pause() -> None:
+    decode, prefill = a_decode(account={"local": "no_peer"}), a_prefill()
+    async with serving(decode, prefill), engine_session() as session:
+        holding = Holding(EngineClient(session))
+        asked = a_target(decode, prefill, request="now")
+        await holding.holds_one([asked])
+        await _until(lambda: holding.pauses[-1] > AT_ONCE_SECONDS)
+        assert 0.8 * SOON_SECONDS <= holding.pauses[-1] <= SOON_SECONDS, "what failed isn't asked at once again"
+        before = len(holding.pauses)
+        for _ in range(3):
+            holding.conversations.follow(KEY, [asked])
+            await asyncio.sleep(0.01)
+        assert len(holding.pauses) == before
+        holding.conversations.stop()
+
+
+async def test_a_conversation_that_runs_when_another_request_comes_is_held_for_the_one_before() -> None:
+    decode, prefill = a_decode(hangs=True), a_prefill()
+    async with serving(decode, prefill), engine_session() as session:
+        holding = Holding(EngineClient(session))
+        target = a_target(decode, prefill, request="first")
+        holding.conversations.follow(KEY, [target])
+        holding._go.release()
+        await _until(lambda: bool(decode.seen))
+        holding.conversations.follow(KEY, [replace(target, request="second")])
+        decode.goes_on.set()
+        await _until(lambda: bool(holding.told))
+        assert holding.conversations.reports(KEY)[-1].request == "first"
+        holding._go.release()
+        await _until(lambda: len(holding.told) == 2)
+        assert holding.conversations.reports(KEY)[-1].request == "second"
+        holding.conversations.stop()
+
+
+async def test_an_operator_that_has_just_begun_does_not_keep_a_request_waiting_for_its_period() -> None:
+    decode, prefill = a_decode(), a_prefill()
+    async with serving(decode, prefill), engine_session() as session:
+        holding = Holding(EngineClient(session))
+        holding.conversations.follow(KEY, [a_target(decode, prefill, settled=True, request="now")])
+        await _until(lambda: bool(holding.pauses))
+        holding.conversations.stop()
+    assert holding.pauses == [2.0]
 
 
 @pytest.mark.parametrize("text", ["tandem_transport{", "tandem_transport 1\n"])

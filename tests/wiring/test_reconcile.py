@@ -17,6 +17,7 @@ from tandem_operator.api.names import (
     ROLE_LABEL,
     SCALER_PLURAL,
     VERIFICATION_ANNOTATION,
+    VERIFY_ANNOTATION,
 )
 from tandem_operator.api.status import Reason
 from tandem_operator.kube.apply import Applier
@@ -598,6 +599,54 @@ async def test_what_could_not_be_written_is_kept_for_the_next_look(bench: Bench)
     assert len(bench.conversations.held) == 1
     await bench.reconcile()
     assert (bench.conversations.held, bench.condition("KVTransferVerified")["status"]) == ([], "False")
+
+
+async def test_a_request_for_verification_goes_to_the_engines_and_its_answer_into_the_status(bench: Bench) -> None:
+    bench.store(a_resource())
+    await bench.reconcile()
+    bench.run_engines()
+    await bench.reconcile()
+    asked = a_resource().annotated(VERIFY_ANNOTATION, "now").manifest()
+    bench.api.put(PLURAL, asked | {"status": bench.status()})
+    await bench.reconcile()
+    (target,) = bench.conversations.targets
+    assert (target.request, bench.status()["verification"]["state"]) == ("now", "Running")
+    (prefill,) = target.prefills.values()
+    shown = {str(prefill.engine): Result(Standing.SHOWN, Reason.VERIFIED)}
+    bench.conversations.held = [report_of(target, shown, {})]
+    await bench.reconcile()
+    answer = bench.status()["verification"]
+    assert (answer["request"], answer["state"], answer["pairs"], answer["shown"]) == ("now", "Answered", 1, 1)
+    assert bench.conversations.targets[0].request == ""
+    said = [path for _, path, _ in bench.api.writes if path.endswith(("/status", "/events"))]
+    await bench.reconcile()
+    again = [path for _, path, _ in bench.api.writes if path.endswith(("/status", "/events"))]
+    assert again == said, "it is answered once"
+
+
+@pytest.mark.parametrize(
+    ("asked", "former", "words"),
+    [
+        ("now", None, "cannot read spec.decode.replicas"),
+        ("not one", None, "metadata.annotations[tandem.dev/verify-requested-at]"),
+        ("now", {"state": "odd"}, "cannot read"),
+        ("now", {"request": "now", "state": "Running", "since": "2026-01-01T00:00:00Z"}, "cannot read"),
+    ],
+)
+async def test_a_request_for_a_resource_that_cannot_be_read_is_refused_once(
+    bench: Bench, asked: str, former: dict[str, str] | None, words: str
+) -> None:
+    wrong = a_resource().with_spec("decode", "replicas", value="many").annotated(VERIFY_ANNOTATION, asked).manifest()
+    bench.api.put(PLURAL, wrong | ({"status": {"verification": former}} if former else {}))
+    await bench.reconcile()
+    answer = bench.status()["verification"]
+    assert answer["state"] == "Refused"
+    assert words in answer["message"]
+    # What was wrong with the status itself is mended by that.
+    await bench.reconcile()
+    writes = len(bench.api.writes)
+    await bench.reconcile()
+    assert len(bench.api.writes) == writes
 
 
 async def test_a_resource_that_is_gone_is_conversed_with_no_more(bench: Bench) -> None:

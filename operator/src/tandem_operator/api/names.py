@@ -58,6 +58,8 @@ TELL_AGAIN_ANNOTATION: Final = "tandem.dev/tell-again-at"
 missed the last change of the peer table. That write takes it away."""
 VERIFICATION_ANNOTATION: Final = "tandem.dev/verification"
 """On engine pods, the operator's own: over what the engine exchanges, and what conversations have shown of its pairs."""
+VERIFY_ANNOTATION: Final = "tandem.dev/verify-requested-at"
+"""On a DisaggregatedInference, by whoever may edit it: a new value asks for conversations with all of its engines now."""
 CONFIG_HASH_ANNOTATION: Final = "tandem.dev/config-hash"
 """On pod templates: hash of the rendered launch configuration, so that pods follow its changes."""
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole resource."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from tandem_operator.api.base import ApiModel
@@ -19,6 +20,7 @@ class Metadata(ApiModel):
     uid: str
     generation: int = 1
     deletion_timestamp: str | None = None
+    annotations: Mapping[str, str] | None = None
 
 
 class DisaggregatedInference(ApiModel, json_schema_extra=rules(METADATA_RULES)):

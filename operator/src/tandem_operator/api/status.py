@@ -147,6 +147,8 @@ class Reason(StrEnum):
     """An engine whose pairs keep failing while others work is out of use, until it is restarted."""
     RESTARTED = "RestartedFromQuarantine"
     """The engine's pod was made anew, and has to prove itself."""
+    VERIFICATION_REFUSED = "VerificationRefused"
+    """What the annotation `tandem.dev/verify-requested-at` asks for can't be done; the Event has why, and the remedy."""
 
 
 class ConditionStatus(StrEnum):
@@ -234,6 +236,40 @@ class Quarantined(ApiModel):
     """When it will be; absent: it is on trial, or was restarted as often as it is."""
 
 
+class RequestState(StrEnum):
+    """How far a request for verification is."""
+
+    RUNNING = "Running"
+    """Conversations are held for it."""
+    ANSWERED = "Answered"
+    """Each pair has shown something."""
+    TIMED_OUT = "TimedOut"
+    """There was no answer of some pairs in time."""
+    REFUSED = "Refused"
+    """No conversation was held for it; the message says why, and the remedy."""
+
+
+class RequestedVerification(ApiModel):
+    """What came of the newest request for conversations now. What is known of pairs since then, the conditions say."""
+
+    request: Annotated[str, Field(max_length=64)] = ""
+    """The value of the annotation `tandem.dev/verify-requested-at` that this answers; empty: it had one that can't be one."""
+    state: RequestState
+    """How far it is."""
+    since: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """When the operator took it up."""
+    until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """When it ends at the latest; absent where it was refused."""
+    pairs: Annotated[int, Field(json_schema_extra=INT32)] = 0
+    """Pairs that it is about: engines that are as the spec says, ready, and told of each other."""
+    shown: Annotated[int, Field(json_schema_extra=INT32)] = 0
+    """Of these, those of which KV was seen to move and to be right since the request."""
+    failed: Annotated[int, Field(json_schema_extra=INT32)] = 0
+    """Of these, those that failed as often as it takes to believe it."""
+    message: Annotated[str, Field(max_length=1024)] = ""
+    """What came of it, in a sentence."""
+
+
 class Status(ApiModel):
     """What the operator saw and did."""
 
@@ -265,3 +301,5 @@ class Status(ApiModel):
     """Engines whose pairs kept failing while others worked."""
     revision: Revision = Revision()
     """Which configuration the engines are of."""
+    verification: RequestedVerification | None = None
+    """What came of the newest request for verification; absent: nobody asks for one."""

@@ -29,6 +29,7 @@ from tandem_operator.plan.pods import EnginePod, engine_pods
 from tandem_operator.plan.progress import next_step, pause, role_status
 from tandem_operator.plan.proof import kv_transfer_verified
 from tandem_operator.plan.quarantine import events_of, held_in, next_restart, quarantined, troubles_of
+from tandem_operator.plan.requests import ends_in, refusal_of, running_request, verification
 from tandem_operator.plan.resolve import protocol_of
 from tandem_operator.plan.resolved import PushTransfer, Resolved
 from tandem_operator.plan.rollout import Rollout, rollout
@@ -118,19 +119,25 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
         fabric=fabric,
         verified=verified,
     )
-    status = _status(observed, pods, course, facts, now).model_copy(update={"quarantined": quarantine})
+    described = _described(course, pods) if course else []
+    requested = verification(observed.resource, described, now, problem)
+    status = _status(observed, pods, course, facts, now).model_copy(
+        update={"quarantined": quarantine, "verification": requested}
+    )
     return Outcome(
         status=status,
         events=(
             *events_of(previous.quarantined, quarantine),
+            *refusal_of(previous.verification, requested),
             *_events(previous.conditions, status.conditions),
         ),
         again=_sooner(
             _again(observed, pods, now, progresses=step is not None, is_carried_out=problem is None),
             _until_quarantine(previous.quarantined, quarantine, now),
+            ends_in(requested, now),
         ),
         scalers=scaler_statuses(observed, course.sized, roles, now) if course else {},
-        targets=targets(course.resolved, _described(course, pods)) if course else (),
+        targets=targets(course.resolved, described, running_request(requested)) if course else (),
     )
 
 

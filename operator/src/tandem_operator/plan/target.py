@@ -12,6 +12,8 @@ from tandem_operator.plan.verification import ENOUGH_FAILURES, Fabric, PairRecor
 SOON_SECONDS: Final = 20.0
 """Between two conversations with an engine of which a pair hasn't shown anything, or has failed. Decode leaves a prefill engine that
 failed alone for 10 s, and asks it again after that."""
+AT_ONCE_SECONDS: Final = 2.0
+"""Between two that somebody asked for, as long as nothing fails: in that time it is written down what the one before has shown."""
 SOON_TRIES: Final = 24
 """Conversations in succession that come so soon. Which prefill engine is asked is decode's choice, as good as at random: with four,
 24 leave out one of them once in a thousand times."""
@@ -48,10 +50,20 @@ class Target:
     """What is known of its pairs: by the prefill engine, as peer tables name it; `""`: of it by itself."""
     fabrics: Mapping[str, Fabric]
     """Over what it and its prefill engines exchange, by their pods' UIDs, as far as they have said."""
+    request: str = ""
+    """The request to which it is still to answer, for which its next conversation is due at once; empty: none."""
 
 
-def next_after(target: Target, tries: int) -> float:
-    """Seconds from the end of one conversation to the next one, after so many that have come soon after each other."""
+def next_after(target: Target, tries: int, *, shown: bool = False) -> float:
+    """Seconds from the end of one conversation to the next one.
+
+    Args:
+        target: as it is known now.
+        tries: how many have come soon after each other.
+        shown: whether all that the last one has said of its pairs is good.
+    """
+    if target.request:
+        return AT_ONCE_SECONDS if shown else min(SOON_SECONDS, target.period)
     return target.period if target.settled or tries >= SOON_TRIES else min(SOON_SECONDS, target.period)
 
 
@@ -69,12 +81,12 @@ def report_of(target: Target, results: Results, fabrics: Mapping[str, Fabric]) -
             named[""] = result
         elif uid in target.prefills:
             named[str(target.prefills[uid].engine)] = result
-    return Report(engines=engines, decode=target.pod, results=named, fabrics=fabrics)
+    return Report(engines=engines, decode=target.pod, results=named, fabrics=fabrics, request=target.request)
 
 
 def is_news(target: Target, report: Report) -> bool:
     """Whether a report says anything that isn't known of the target."""
-    if "" in target.pairs and "" not in report.results:
+    if report.request or ("" in target.pairs and "" not in report.results):
         return True
     if any(target.fabrics.get(uid) != fabric for uid, fabric in report.fabrics.items()):
         return True

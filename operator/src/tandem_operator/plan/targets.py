@@ -3,47 +3,44 @@
 
 from collections.abc import Sequence
 
-from tandem_connector.contract.types import EngineId, Role, pod_of
 from tandem_operator.plan.conversation import Course, Standing
 from tandem_operator.plan.pods import EnginePod
 from tandem_operator.plan.proof import ITSELF, ready_pairs
 from tandem_operator.plan.resolved import PushTransfer, Resolved
+from tandem_operator.plan.rounds import conversing, has_answered
 from tandem_operator.plan.target import Place, Target
 
 
-def targets(resolved: Resolved, pods: Sequence[EnginePod]) -> tuple[Target, ...]:
-    """The decode engines among `pods` that have somebody to ask."""
+def targets(resolved: Resolved, pods: Sequence[EnginePod], request: str) -> tuple[Target, ...]:
+    """The decode engines among `pods` that have somebody to ask, and which of them are still to answer a request, if there is one."""
     transfer = resolved.transfer
     if resolved.verifying is None or not isinstance(transfer, PushTransfer):
         return ()
     course = Course.of(transfer.above_tokens, resolved.block_size, pushes=transfer.reverse.pushes)
-    period = resolved.verifying.period
-    answering = {
-        pod.peer.engine: Place(pod.peer.engine, pod.peer.address.host, pod.peer.address.http_port)
-        for pod in pods
-        if pod.peer and pod.ready and not pod.terminating
-    }
     fabrics = {pod.uid: pod.record.fabric for pod in pods if pod.record and pod.record.fabric}
     found = []
-    for pod in pods:
-        place = answering.get(pod.peer.engine) if pod.peer else None
-        peers = {pod_of(engine): answering[engine] for engine in map(EngineId, ready_pairs(pod)) if engine in answering}
-        if pod.role is Role.DECODE and pod.exchanges and place and peers:
-            found.append(
-                Target(
-                    pod=pod.uid,
-                    place=place,
-                    ranks=pod.ranks,
-                    prefills=peers,
-                    model=resolved.model.served_name,
-                    course=course,
-                    period=period,
-                    settled=_is_settled(pod),
-                    pairs=pod.record.pairs if pod.record else {},
-                    fabrics={uid: fabrics[uid] for uid in (pod.uid, *peers) if uid in fabrics},
-                )
+    for pod, prefills in conversing(pods):
+        places = {each.uid: place for each in (pod, *prefills) if (place := _place(each))}
+        found.append(
+            Target(
+                pod=pod.uid,
+                place=places.pop(pod.uid),
+                ranks=pod.ranks,
+                prefills=places,
+                model=resolved.model.served_name,
+                course=course,
+                period=resolved.verifying.period,
+                settled=_is_settled(pod),
+                pairs=pod.record.pairs if pod.record else {},
+                fabrics={each.uid: fabrics[each.uid] for each in (pod, *prefills) if each.uid in fabrics},
+                request="" if has_answered(pod, prefills, request) else request,
             )
+        )
     return tuple(found)
+
+
+def _place(pod: EnginePod) -> Place | None:
+    return Place(pod.peer.engine, pod.peer.address.host, pod.peer.address.http_port) if pod.peer else None
 
 
 def _shown(pod: EnginePod) -> frozenset[str]:

@@ -25,10 +25,11 @@ from tandem_operator.plan.pairs import Engine, Pair, Standing
 from tandem_operator.plan.pods import EnginePod, living
 from tandem_operator.plan.proven import is_proven
 from tandem_operator.plan.quarantine import held_in
+from tandem_operator.plan.requests import open_request
 from tandem_operator.plan.rollout import Rollout
 from tandem_operator.plan.tables import Told, peer_annotations
 from tandem_operator.plan.types import Observed, PodPatch
-from tandem_operator.plan.verification import Report, updated
+from tandem_operator.plan.verification import updated
 
 
 def pod_patches(observed: Observed, everyone: Sequence[EnginePod], course: Rollout) -> tuple[PodPatch, ...]:
@@ -55,7 +56,7 @@ def pod_patches(observed: Observed, everyone: Sequence[EnginePod], course: Rollo
         listed = tuple(peer for other in sorted(known[uid]) if (peer := pods[other].peer))
         heir = _engine_of(pods.get(heir_of.get(uid, "")))
         annotations = peer_annotations(pod, Told(listed, _drain(pod, heir), heir), alive, following, observed.at)
-        annotations |= _verification(pod, listed, observed.reports)
+        annotations |= _verification(pod, listed, observed)
         routable = uid in used and is_proven(pod) and pod.revision in course.open and _has_its_ranks(pod, course)
         if annotations != pod.annotations or routable != pod.labelled_routable:
             labels = {ROUTABLE_LABEL: "true"} if routable else {}
@@ -165,11 +166,13 @@ def _with_heirs(peers: Mapping[str, Set[str]], heir_of: Mapping[str, str]) -> di
     return known
 
 
-def _verification(pod: EnginePod, listed: Iterable[Peer], reports: Sequence[Report]) -> dict[str, str]:
+def _verification(pod: EnginePod, listed: Iterable[Peer], observed: Observed) -> dict[str, str]:
     """What is known of it, as an annotation."""
     if pod.peer is None:
         return {}
-    record = updated(pod.record, pod.uid, pod.peer.engine, (peer.engine for peer in listed), reports)
+    request = open_request(observed.resource)
+    engines = (peer.engine for peer in listed)
+    record = updated(pod.record, pod.uid, pod.peer.engine, engines, observed.reports, request=request)
     return {VERIFICATION_ANNOTATION: record.to_annotation()} if record else {}
 
 

@@ -39,6 +39,15 @@ class PairRecord(_Kept):
     detail: str = Field(default="", max_length=300)
 
 
+class Round(_Kept):
+    """What conversations have shown that somebody asked for."""
+
+    request: str = Field(min_length=1, max_length=64)
+    """Who asked, by the annotation on the resource."""
+    pairs: Mapping[str, PairRecord] = Field(default={}, max_length=_MOST_PAIRS)
+    """As of a `Record`, since that request alone."""
+
+
 class Record(_Kept):
     """Of one engine pod, while one process runs in it."""
 
@@ -47,6 +56,8 @@ class Record(_Kept):
     fabric: Fabric | None = None
     pairs: Mapping[str, PairRecord] = Field(default={}, max_length=_MOST_PAIRS)
     """Of a decode engine: by the prefill engine, as peer tables name it; `""`: of it by itself."""
+    round: Round | None = None
+    """Of the newest request that it has answered any of."""
 
     @classmethod
     def read(cls, annotation: str | None, engine: EngineId | None) -> Self | None:
@@ -59,7 +70,12 @@ class Record(_Kept):
 
     def to_annotation(self) -> str:
         """As it is written: the same bytes for the same content."""
-        ordered = self.model_copy(update={"pairs": dict(sorted(self.pairs.items()))})
+        ordered = self.model_copy(
+            update={
+                "pairs": dict(sorted(self.pairs.items())),
+                "round": self.round and self.round.model_copy(update={"pairs": dict(sorted(self.round.pairs.items()))}),
+            }
+        )
         return ordered.model_dump_json(exclude_none=True)
 
 
@@ -75,10 +91,18 @@ class Report:
     """By the engine as peer tables name it; `""`: of decode by itself."""
     fabrics: Mapping[str, Fabric]
     """By pod, of those that said it."""
+    request: str = ""
+    """For whom it was held; empty: it was its time."""
 
 
 def updated(
-    record: Record | None, uid: str, engine: EngineId, listed: Iterable[str], reports: Iterable[Report]
+    record: Record | None,
+    uid: str,
+    engine: EngineId,
+    listed: Iterable[str],
+    reports: Iterable[Report],
+    *,
+    request: str = "",
 ) -> Record | None:
     """The record of one engine after these reports, in their order; None as long as nothing is known.
 
@@ -88,23 +112,29 @@ def updated(
         engine: its process now. What a report says of another one is of no interest.
         listed: its peers, as its table names them. Of others nothing is kept.
         reports: of the resource.
+        request: the one that waits for an answer, if one does. What was asked for by another is as good as unasked.
     """
-    fabric, pairs = (record.fabric, dict(record.pairs)) if record else (None, {})
+    fabric, pairs, of_round = (record.fabric, record.pairs, record.round) if record else (None, {}, None)
     for report in reports:
         if report.engines.get(uid) != engine:
             continue
         fabric = report.fabrics.get(uid, fabric)
         if report.decode == uid:
-            pairs |= _after(pairs, report.results)
-            if "" not in report.results:
-                pairs.pop("", None)
+            pairs = _after(pairs, report.results)
+            if request and report.request == request:
+                before = of_round.pairs if of_round and of_round.request == request else {}
+                of_round = Round(request=request, pairs=_after(before, report.results))
     known = {"", *listed}
     kept = {peer: pair for peer, pair in pairs.items() if peer in known}
-    return Record(engine=engine, fabric=fabric, pairs=kept) if fabric or kept else None
+    if of_round:
+        of_round = Round(
+            request=of_round.request, pairs={peer: pair for peer, pair in of_round.pairs.items() if peer in known}
+        )
+    return Record(engine=engine, fabric=fabric, pairs=kept, round=of_round) if fabric or kept else None
 
 
 def _after(before: Mapping[str, PairRecord], results: Results) -> dict[str, PairRecord]:
-    after = {}
+    after = dict(before)
     for peer, result in results.items():
         last = before.get(peer)
         if result.standing is Standing.OPEN and last is not None and last.standing is not Standing.OPEN:
@@ -116,4 +146,6 @@ def _after(before: Mapping[str, PairRecord], results: Results) -> dict[str, Pair
         after[peer] = PairRecord(
             standing=result.standing, reason=result.reason, failures=failures, detail=result.detail[:300]
         )
+    if "" not in results:
+        after.pop("", None)
     return after

@@ -18,7 +18,17 @@ import structlog
 from tandem_connector.contract.types import EngineId, pod_of
 from tandem_operator.kube.observe import ResourceKey
 from tandem_operator.metrics import Metrics
-from tandem_operator.plan.conversation import LAST_ANSWER, Answer, Failed, Results, goes_on, judge, prompt, request
+from tandem_operator.plan.conversation import (
+    LAST_ANSWER,
+    Answer,
+    Failed,
+    Results,
+    Standing,
+    goes_on,
+    judge,
+    prompt,
+    request,
+)
 from tandem_operator.plan.target import Place, Target, is_news, next_after, report_of
 from tandem_operator.plan.verification import Fabric, Report
 from tandem_operator.wiring.engine_client import Said
@@ -53,6 +63,8 @@ class _Known:
     target: Target
     tries: int = 0
     task: asyncio.Task[None] | None = None
+    pause: asyncio.Future[None] | None = None
+    """While no conversation is held."""
 
 
 class Conversations:
@@ -90,6 +102,8 @@ class Conversations:
             self._end(known.pop(engine))
         for engine, target in now.items():
             entry = known.setdefault(engine, _Known(target))
+            if entry.target.request != target.request and entry.pause is not None:
+                entry.pause.cancel()
             entry.target = target
             if entry.task is None:
                 entry.task = asyncio.create_task(self._follow(key, entry))
@@ -131,19 +145,35 @@ class Conversations:
 
     async def _follow(self, key: ResourceKey, entry: _Known) -> None:
         """One engine's, one after the other."""
-        first = entry.target.period * random.random() if entry.target.settled else _FIRST_AFTER  # noqa: S311 -- jitter, not a secret
-        await self._sleep(first)
+        settled = entry.target.settled and not entry.target.request
+        await self._pause(entry, entry.target.period * random.random() if settled else _FIRST_AFTER)  # noqa: S311 -- jitter, not a secret
         while True:
             async with self._room:
                 target = entry.target
                 report = await self._converse(target, entry.tries)
-            entry.tries = 0 if target.settled else entry.tries + 1
-            self._metrics.conversations.labels(_worst(report)).inc()
+            entry.tries = 0 if target.settled and not target.request else entry.tries + 1
+            worst = _worst(report)
+            self._metrics.conversations.labels(worst).inc()
             _log.info("conversed", cr=str(key), engine=target.place.engine, results=_told(report))
             if is_news(entry.target, report):
                 self._keep(key, report)
-            wait = next_after(entry.target, entry.tries)
-            await self._sleep(wait * random.uniform(0.8, 1.0))  # noqa: S311 -- jitter, not a secret
+            await self._until_due(entry, shown=worst == Standing.SHOWN)
+
+    async def _until_due(self, entry: _Known, *, shown: bool) -> None:
+        """Until it is time for the engine's next conversation; a request that is new makes it time, and one that is over no more."""
+        while not await self._pause(entry, next_after(entry.target, entry.tries, shown=shown) * random.uniform(0.8, 1)):  # noqa: S311 -- jitter, not a secret
+            if entry.target.request:
+                return
+
+    async def _pause(self, entry: _Known, seconds: float) -> bool:
+        """Whether it lasted so long: it ends at once when the engine's request becomes another, or none."""
+        entry.pause = asyncio.ensure_future(self._sleep(seconds))
+        try:
+            await asyncio.wait([entry.pause])
+            return not entry.pause.cancelled()
+        finally:
+            entry.pause.cancel()
+            entry.pause = None
 
     async def _converse(self, target: Target, number: int) -> Report:
         """Hold one conversation."""

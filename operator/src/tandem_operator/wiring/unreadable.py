@@ -6,7 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tandem_operator.api.status import ConditionStatus, ConditionType, Reason
+from tandem_operator.api.names import VERIFY_ANNOTATION
+from tandem_operator.api.status import ConditionStatus, ConditionType, Reason, RequestedVerification, RequestState
+from tandem_operator.plan.requests import refused
 from tandem_operator.plan.stamp import stamp
 from tandem_operator.plan.types import EventType, Manifest
 
@@ -32,7 +34,20 @@ def unreadable_status(
     known = former.get(ConditionType.SPEC_VALID.value, {})
     is_news = (known.get("status"), known.get("message")) != (ConditionStatus.FALSE.value, message)
     events = [EventType(Reason.INVALID.value, warning=True, message=message)] if is_news else []
-    return {**old, "observedGeneration": generation, "conditions": conditions}, events
+    status = {**old, "observedGeneration": generation, "conditions": conditions}
+    if asked := (stored["metadata"].get("annotations") or {}).get(VERIFY_ANNOTATION):
+        status["verification"] = _refusal(asked, message, old.get("verification"), now)
+    return status, events
+
+
+def _refusal(asked: str, message: str, former: object, now: datetime) -> dict[str, Any]:
+    try:
+        last = RequestedVerification.model_validate(former)
+    except ValidationError:
+        last = None
+    if last and last.request == asked and last.state is not RequestState.RUNNING:
+        return last.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return refused(asked, message, last, now).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _condition(
