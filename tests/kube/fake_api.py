@@ -212,7 +212,8 @@ class FakeApi:
         if request.method == "POST":
             return self._create(target, body, dry_run="dryRun" in request.query)
         if request.method == "PATCH":
-            return self._apply(target, body, present)
+            is_merge = request.content_type == "application/merge-patch+json"
+            return (self._merge if is_merge else self._apply)(target, body, present)
         if present is None:
             return _failure(404, f"{target.plural} not found")
         return self._on_present(request.method, target, body, present)
@@ -317,6 +318,13 @@ class FakeApi:
         item = _merged(deepcopy(present or {}), former, body)
         self._applied[target.key, target.subresource] = deepcopy(body)
         return web.json_response(self._store(target.key, item), status=200 if present else 201)
+
+    def _merge(self, target: _Target, body: Json, present: Json | None) -> web.Response:
+        if present is None:
+            return _failure(404, f"{target.plural} not found")
+        if body["metadata"].get("uid", present["metadata"]["uid"]) != present["metadata"]["uid"]:
+            return _failure(409, "Precondition failed: UID")
+        return web.json_response(self._store(target.key, _merged(deepcopy(present), {}, body)))
 
     def _evict(self, target: _Target, body: Json, present: Json | None) -> web.Response:
         if present is None:

@@ -242,6 +242,22 @@ async def test_apply_with_a_uid_makes_no_object_and_changes_no_other(api: FakeAp
     assert "labels" not in (api.get("pods", "a") or {})["metadata"]
 
 
+async def test_annotating_changes_nothing_else_makes_nothing_and_touches_no_other_object_of_that_name(
+    api: FakeApi, client: Client
+) -> None:
+    stored = api.put("pods", pod(labels={"a": "b"}, annotations={"old": "1"}))
+    uid = stored["metadata"]["uid"]
+    await client.annotate(POD, "models", "a", uid, {"new": "2"}, manager="somebody")
+    found = api.get("pods", "a") or {}
+    assert found["metadata"]["annotations"] == {"old": "1", "new": "2"}
+    assert found["metadata"]["labels"] == {"a": "b"}
+    with pytest.raises(Conflict):
+        await client.annotate(POD, "models", "a", "another", {"new": "3"}, manager="somebody")
+    with pytest.raises(Gone):
+        await client.annotate(POD, "models", "b", uid, {"new": "3"}, manager="somebody")
+    assert len(api.objects) == 1
+
+
 async def test_delete_removes_only_the_object_that_was_meant(api: FakeApi, client: Client) -> None:
     stored = api.put("pods", pod())
     await client.delete(POD, "models", "a", "another-uid")

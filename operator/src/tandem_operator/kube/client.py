@@ -34,6 +34,7 @@ _LONGEST_WAIT: Final = 10.0
 _PAGE: Final = 500
 APPLY_PATCH: Final = "application/apply-patch+yaml; charset=utf-8"
 """With its parameter the client library sends the text as it is; without, it makes JSON of it once more."""
+MERGE_PATCH: Final = "application/merge-patch+json"
 _NOT_IN_YAML: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
 
 
@@ -130,6 +131,21 @@ class Client:
         # A controller is the authority over what it applies: https://kubernetes.io/docs/reference/using-api/server-side-apply/#using-server-side-apply-in-a-controller
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self._request("PATCH", kind, path, query=query, body=as_yaml(manifest), content_type=APPLY_PATCH)
+
+    async def annotate(
+        self, kind: Kind, namespace: str, name: str, uid: str, annotations: Mapping[str, str], *, manager: str
+    ) -> Json:
+        """Set these annotations of this very object, and nothing else; the object as it is afterwards.
+
+        Raises:
+            Gone, Conflict: there is none of that name, or another one.
+            Refused: there is no right to it.
+        """
+        patch = {"metadata": {"uid": uid, "annotations": annotations}}
+        query = {"fieldManager": manager}
+        return await self._request(
+            "PATCH", kind, kind.path(namespace, name), query=query, body=patch, content_type=MERGE_PATCH
+        )
 
     async def delete(self, kind: Kind, namespace: str | None, name: str, uid: str) -> None:
         """Delete this very object; nothing happens when it is gone or replaced by another of the same name."""

@@ -12,7 +12,7 @@ from tandem_operator.settings import Settings
 PROGRAM: Final = "kubectl tandem"
 _ENDS: Final = """exit status:
   0  done, and what was looked at is well
-  1  looked at, and not well: not ready, a fault found, a pod not drained, a turn not answered
+  1  looked at, and not well: not ready, a fault found, a pod not drained, a turn not answered, a pair not verified
   2  the command line, or a file that it names, can't be acted on
   3  no such object
   4  the cluster can't be reached, or doesn't allow it
@@ -26,7 +26,8 @@ COMMANDS: Final = {
     "ui": "a page on this machine that draws a resource's engines, wiring and live flows of KV",
     "bench": "conversations of several turns with a resource's front door, and how long tokens took",
     "doctor": "what is wrong with the cluster: nodes, devices, plugins, installation, with remedies",
-    "drain": "evict engines, which hand over what they hold; the only command that changes anything",
+    "verify": "hold conversations with a resource's engines now, and tell of each pair whether KV moves and is right",
+    "drain": "evict engines, which hand over what they hold",
     "render": "what the operator would create for the resources in a file, offline",
 }
 """With what each does."""
@@ -37,6 +38,7 @@ OUTPUTS: Final = {
     "ui": ("text", "json"),
     "bench": ("text", "json"),
     "doctor": ("text", "json"),
+    "verify": ("text", "json"),
     "drain": ("text", "json"),
     "render": ("yaml", "json"),
 }
@@ -47,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     """Of all commands."""
     top = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Looks at Tandem's resources and at the cluster that they run in.",
+        description="Looks at Tandem's resources and at the cluster that they run in; only verify and drain write anything.",
         epilog=_ENDS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -70,13 +72,16 @@ def parser() -> argparse.ArgumentParser:
             made[name].add_argument("--context", help="of the kubeconfig; default: its current one")
             made[name].add_argument("--kubeconfig", type=Path, help="default: KUBECONFIG, else ~/.kube/config")
     made["status"].add_argument("names", nargs="*", metavar="NAME", help="default: all of the namespace")
-    for name in ("explain", "topology", "ui", "bench"):
+    for name in ("explain", "topology", "ui", "bench", "verify"):
         made[name].add_argument("name", metavar="NAME")
     made["topology"].add_argument(
         "--bytes", action="store_true", help="also ask the engines how much KV has gone over each pair, each way"
     )
     _add_ui(made["ui"])
     _add_bench(made["bench"])
+    made["verify"].add_argument(
+        "--timeout", type=_seconds, default=900.0, help="seconds to wait for all pairs; default: 900"
+    )
     _add_drain(made["drain"])
     _add_render(made["render"])
     return top

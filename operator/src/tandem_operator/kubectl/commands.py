@@ -28,8 +28,11 @@ from tandem_operator.kubectl.terminal.explain import explanation_tree
 from tandem_operator.kubectl.terminal.flows import flows_tables
 from tandem_operator.kubectl.terminal.status import status_tree
 from tandem_operator.kubectl.terminal.topology import topology_table
+from tandem_operator.kubectl.terminal.verify import verify_report
+from tandem_operator.kubectl.terminal.verify_progress import verify_progress
 from tandem_operator.kubectl.ui.flow_reader import LOOK_EVERY, FlowReader
 from tandem_operator.kubectl.ui.server import serving
+from tandem_operator.kubectl.verifying import verified
 from tandem_operator.kubectl.views.bench_plan import Plan
 from tandem_operator.kubectl.views.doctor import diagnose
 from tandem_operator.kubectl.views.drain import Drained
@@ -148,6 +151,19 @@ async def bench(options: Namespace) -> Exit:
     return Exit.WELL if view.is_well else Exit.NOT_WELL
 
 
+async def verify(options: Namespace) -> Exit:
+    """`verify`: have engines conversed with, and tell what came of it."""
+    place = where(options)
+    async with connected(place) as client:
+        with verify_progress() as told:
+            view = await verified(client, place, options.name, patience=options.timeout, told=told)
+    if options.output == "json":
+        print_json(view)
+    else:
+        draw(*verify_report(view))
+    return Exit.WELL if view.is_well else Exit.NOT_WELL
+
+
 async def drain(options: Namespace) -> Exit:
     """`drain`: evict engines, one after the other."""
     place = where(options)
@@ -206,6 +222,7 @@ BY_NAME: Final[dict[str, Command]] = {
     "ui": ui,
     "bench": bench,
     "doctor": doctor,
+    "verify": verify,
     "drain": drain,
     "render": render_,
 }

@@ -16,7 +16,7 @@ from tandem_operator.kubectl.arguments import COMMANDS, OUTPUTS, parser
 
 _FILES_TOO: Final = 0
 _NO_FILES: Final = 4
-_TAKES_NAMES: Final = frozenset({"status", "explain", "topology", "ui", "bench", "drain"})
+_TAKES_NAMES: Final = frozenset({"status", "explain", "topology", "ui", "bench", "verify", "drain"})
 _TAKES_VALUES: Final = frozenset(
     {"-n", "--namespace", "--context", "--timeout", "--port", "--seed", "--url"}
     | {"--conversations", "--turns", "--first-words", "--words", "--max-tokens"}

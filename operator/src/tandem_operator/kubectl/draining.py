@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evicts engine pods: the one thing that the plugin writes.
+"""Evicts engine pods.
 
 An eviction is what `kubectl drain` does too: the pod's disruption budget is kept, its preStop hook hands over what it holds, and its
 StatefulSet makes it anew.

@@ -10,7 +10,8 @@ class Exit(IntEnum):
     WELL = 0
     """It was done, and what was looked at is well."""
     NOT_WELL = 1
-    """It was looked at, and isn't well: not ready, a fault was found, a pod wasn't drained, a turn wasn't answered."""
+    """It was looked at, and isn't well: not ready, a fault was found, a pod wasn't drained, a turn wasn't answered, a pair
+    wasn't verified."""
     USAGE = 2
     """The command line, or a file that it names, can't be acted on."""
     NOT_FOUND = 3

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what views are made of from the API server. Nothing is written."""
+"""Reads what views are made of from the API server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable

@@ -6,6 +6,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tandem_connector.contract.types import Role
+from tandem_operator.api.status import RequestState
 from tandem_operator.kubectl.terminal import marks
 from tandem_operator.kubectl.views.engine import Engine
 from tandem_operator.kubectl.views.status import ResourceView
@@ -30,6 +31,9 @@ def status_tree(view: ResourceView) -> Tree:
     for entry in view.quarantined:
         held = "out of use" if entry.uid else "on trial"
         tree.add(Text(f"quarantine {entry.pod}: {held}, {entry.reason}, {entry.restarts} restarts", style="red"))
+    if asked := view.verification:
+        style = "yellow" if asked.state is not RequestState.ANSWERED or asked.shown < asked.pairs else "default"
+        tree.add(Text(f"verification asked for at {asked.since}: {asked.state}: {asked.message}", style=style))
     for words in view.unread:
         tree.add(Text(f"not read: {words}", style="yellow"))
     return tree

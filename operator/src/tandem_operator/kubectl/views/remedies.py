@@ -10,8 +10,9 @@ from typing import Final
 from tandem_operator.api.names import ENGINE_LABEL, ROLE_LABEL, SHORT_NAME
 from tandem_operator.api.status import Reason
 
+EXPLAIN: Final = "kubectl tandem explain {name} --namespace {namespace}"
 _EDIT: Final = f"kubectl --namespace {{namespace}} edit {SHORT_NAME} {{name}}"
-_STATUS: Final = "kubectl tandem status {name} --namespace {namespace}"
+STATUS: Final = "kubectl tandem status {name} --namespace {namespace}"
 _PAIRS: Final = "kubectl tandem topology {name} --namespace {namespace}"
 _DOCTOR: Final = "kubectl tandem doctor"
 _DESCRIBE: Final = f"kubectl --namespace {{namespace}} describe {SHORT_NAME} {{name}}"
@@ -24,12 +25,12 @@ _COMMANDS: Final[Mapping[Reason, str]] = {
     Reason.APPLY_FAILED: _DESCRIBE,
     Reason.KEY_MISSING: "kubectl --namespace {namespace} get secrets",
     Reason.ROLLED_BACK: _DESCRIBE,
-    Reason.PROGRESS_DEADLINE: _STATUS,
+    Reason.PROGRESS_DEADLINE: STATUS,
     Reason.ROLLOUT_PAUSED: _EDIT,
     Reason.NIXL_MISSING: _EDIT,
     Reason.ENGINE_VERSIONS_DIFFER: _EDIT,
     Reason.ZONES_DIFFER: _PAIRS,
-    Reason.POD_FAILING: _STATUS,
+    Reason.POD_FAILING: STATUS,
     Reason.UNSCHEDULABLE: _DOCTOR,
     Reason.DEVICE_PLUGIN_MISSING: _DOCTOR,
     Reason.DEVICES_NOT_OFFERED: _DOCTOR,
@@ -47,6 +48,10 @@ _COMMANDS: Final[Mapping[Reason, str]] = {
     Reason.NOTHING_MOVED: _LOGS,
     Reason.NOTHING_MOVED_BACK: _LOGS,
     Reason.WRONG_OUTPUT: _PAIRS,
+    Reason.VERIFICATION_REFUSED: STATUS,
+    Reason.VERIFICATION_OFF: _EDIT,
+    Reason.NOT_WITH_NIXL_PULL: _EDIT,
+    Reason.CONVERSATION_REFUSED: _EDIT,
     Reason.WRONG_BACKEND: _LOGS,
     Reason.TCP_FALLBACK: _LOGS,
     Reason.DEVICES_MISSING: _DOCTOR,

@@ -3,7 +3,15 @@
 
 from tandem_connector.contract.types import Role
 from tandem_operator.api.base import ApiModel
-from tandem_operator.api.status import Condition, Quarantined, Revision, RoleStatus, Status, Topology
+from tandem_operator.api.status import (
+    Condition,
+    Quarantined,
+    RequestedVerification,
+    Revision,
+    RoleStatus,
+    Status,
+    Topology,
+)
 from tandem_operator.kubectl.views.engine import Engine, Pair, engines, pairs
 from tandem_operator.kubectl.views.seen import Seen
 
@@ -34,6 +42,8 @@ class ResourceView(ApiModel):
     decode: RoleStatus
     topology: Topology
     quarantined: tuple[Quarantined, ...]
+    verification: RequestedVerification | None
+    """What came of the newest request for it; None: nobody asks for one."""
     engines: tuple[Engine, ...]
     pairs: tuple[Pair, ...]
     unread: tuple[str, ...]
@@ -67,6 +77,7 @@ def resource_view(seen: Seen) -> ResourceView:
         decode=status.decode,
         topology=status.topology,
         quarantined=status.quarantined,
+        verification=status.verification,
         engines=engines(seen),
         pairs=pairs(seen.pods),
         unread=seen.unread,
