@@ -282,6 +282,19 @@ def test_nothing_else_is_left_after_uninstalling(release: Release) -> None:
     assert left["items"] == []
 
 
+def test_the_engines_priority_class_outlives_the_release_and_keeps_its_value(release: Release) -> None:
+    made = ("priorityClass.create=true", "enginePriorityClass.create=true")
+    release.install(*made)
+
+    with pytest.raises(ReleaseError, match=r"value: Forbidden: may not be changed in an update"):
+        release.upgrade(*made, "enginePriorityClass.value=7")
+    release.uninstall()
+
+    assert release.kubectl.get("priorityclass", "tandem") is None
+    assert release.kubectl.get("priorityclass", "tandem-engines")
+    release.kubectl.delete("priorityclass", "tandem-engines")
+
+
 @pytest.mark.parametrize(
     "command",
     [
