@@ -7,8 +7,13 @@ from typing import Self
 import pytest
 import yaml
 from kubernetes.aio.config import incluster_config
+from prometheus_client import CollectorRegistry
 
 from tandem_operator.kube.access import NoAccess, chosen_namespace, find_access
+from tandem_operator.kube.client import Client
+from tandem_operator.kube.kinds import POD
+from tandem_operator.metrics import Metrics
+from tests.kube.serving import configuration_of, new_api, serve
 
 
 @pytest.fixture
@@ -101,3 +106,70 @@ async def test_a_context_that_is_not_there_is_no_access(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("context", "namespace"), [("there", "models"), (None, "default"), ("nowhere", "default")])
 def test_the_namespace_is_that_of_the_context(context: str | None, namespace: str, tmp_path: Path) -> None:
     assert chosen_namespace(two_contexts(tmp_path), context) == namespace
+
+
+PROXY_VARIABLES = (
+    "https_proxy",
+    "HTTPS_PROXY",
+    "http_proxy",
+    "HTTP_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+)
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in PROXY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("variables", "proxy"),
+    [
+        ({}, None),
+        ({"HTTPS_PROXY": "http://me:secret@proxy:3128"}, "http://me:secret@proxy:3128"),
+        ({"HTTP_PROXY": "http://proxy:3128"}, None),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "example"}, None),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "example.org"}, "http://proxy:3128"),
+    ],
+)
+async def test_the_proxy_is_that_of_the_environment(
+    tmp_path: Path, no_proxies: pytest.MonkeyPatch, variables: dict[str, str], proxy: str | None
+) -> None:
+    for name, value in variables.items():
+        no_proxies.setenv(name, value)
+    assert (await find_access(kubeconfig(tmp_path))).configuration.proxy == proxy
+
+
+async def test_a_service_account_goes_through_the_proxy_too(in_a_pod: Path, no_proxies: pytest.MonkeyPatch) -> None:
+    no_proxies.setenv("HTTPS_PROXY", "http://proxy:3128")
+    assert (await find_access(None)).configuration.proxy == "http://proxy:3128"
+    no_proxies.setenv("NO_PROXY", "fd00::1")
+    assert (await find_access(None)).configuration.proxy is None
+
+
+async def test_the_kubeconfigs_proxy_wins_over_the_environments(tmp_path: Path, no_proxies: pytest.MonkeyPatch) -> None:
+    path = kubeconfig(tmp_path)
+    content = yaml.safe_load(path.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = "http://its-own:3128"
+    path.write_text(yaml.safe_dump(content))
+    no_proxies.setenv("HTTPS_PROXY", "http://proxy:3128")
+    assert (await find_access(path)).configuration.proxy == "http://its-own:3128"
+
+
+async def test_a_password_in_netrc_is_no_hindrance(tmp_path: Path, no_proxies: pytest.MonkeyPatch) -> None:
+    api = new_api()
+    async with serve(api):
+        path = kubeconfig(tmp_path)
+        content = yaml.safe_load(path.read_text())
+        content["clusters"][0]["cluster"]["server"] = configuration_of(api).host
+        path.write_text(yaml.safe_dump(content))
+        (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret")
+        no_proxies.setenv("NETRC", str(tmp_path / "netrc"))
+        access = await find_access(path)
+        async with Client(access.configuration, Metrics(CollectorRegistry())) as client:
+            assert (await client.list(POD, "models", "")).items == []

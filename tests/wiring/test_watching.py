@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, cast
 
+import kopf
 import pytest
+from kubernetes.aio.client import Configuration
 
 from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
 from tandem_operator.kube.access import Access
@@ -31,7 +33,14 @@ QWEN = ResourceKey("models", "qwen")
 class Watching:
     """The watches of one process, and what they put into its queue."""
 
-    def __init__(self, api: FakeApi, client: Client, metrics: Metrics, namespaces: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        api: FakeApi,
+        client: Client,
+        metrics: Metrics,
+        namespaces: tuple[str, ...] = (),
+        configuration: Configuration | None = None,
+    ) -> None:
         self.metrics = metrics
         self.worked: list[ResourceKey] = []
         self.watches = Watches(expected_streams(namespaces), request_limit=60, echo_limit=60)
@@ -39,7 +48,7 @@ class Watching:
         self.queue: WorkQueue[ResourceKey] = WorkQueue(metrics)
         self.triggers = Triggers(self.queue, News(), self.nodes, self.watches, metrics)
         self.has_ended = False
-        self._api = api
+        self._configuration = configuration or configuration_of(api)
         self._namespaces = namespaces
 
     @asynccontextmanager
@@ -55,7 +64,7 @@ class Watching:
         worker = asyncio.create_task(self.queue.work(note))
         watching = asyncio.create_task(
             watch(
-                Access(configuration_of(self._api), forever),
+                Access(self._configuration, forever),
                 self.triggers,
                 self.watches,
                 namespaces=self._namespaces,
@@ -106,6 +115,26 @@ async def test_what_is_there_and_what_changes_reaches_the_queue(api: FakeApi, wa
         api.remove("pods", "qwen-decode-0")
         await until(lambda: len(watching.worked) == 4)
     assert set(watching.worked) == {QWEN}
+
+
+async def test_the_watches_go_through_the_proxy_too(api: FakeApi, client: Client, metrics: Metrics) -> None:
+    behind = Configuration(host="http://nowhere.invalid", proxy=api.address)
+    watching = Watching(api, client, metrics, configuration=behind)
+    api.put(PLURAL, a_resource().manifest())
+    async with watching.running():
+        await until(lambda: watching.worked == [QWEN])
+
+
+async def test_kopf_makes_no_copies_of_what_it_is_told(
+    api: FakeApi, watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object, **__: object) -> None:
+        pytest.fail("an object was copied, to be compared with what nobody stored")
+
+    monkeypatch.setattr(kopf.DiffBaseStorage, "build", build)
+    async with watching.running():
+        api.put("pods", a_child())
+        await until(lambda: watching.worked == [QWEN])
 
 
 async def test_pods_of_others_are_not_even_sent(api: FakeApi, watching: Watching) -> None:

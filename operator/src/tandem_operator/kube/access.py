@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import (
@@ -54,6 +56,7 @@ async def find_access(kubeconfig: Path | None, context: str | None = None) -> Ac
     try:
         if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            _settle_proxy(configuration)
             return Access(configuration, _for_ever)
         loader = await load_kube_config(  # type: ignore[no-untyped-call]
             config_file=str(kubeconfig) if kubeconfig else None,
@@ -65,6 +68,7 @@ async def find_access(kubeconfig: Path | None, context: str | None = None) -> Ac
         raise NoAccess(
             f"no access to a cluster: {error}. Run in a pod with a service account, or set TANDEM_KUBECONFIG"
         ) from error
+    _settle_proxy(configuration)
 
     async def renew() -> None:
         await refresh_token(loader, configuration)  # type: ignore[no-untyped-call]
@@ -91,6 +95,19 @@ def chosen_namespace(kubeconfig: Path | None, context: str | None) -> str:
     named = {each["name"]: each for each in contexts}
     chosen = named.get(context) if context else current
     return str(((chosen or {}).get("context") or {}).get("namespace") or "default")
+
+
+def _settle_proxy(configuration: Configuration) -> None:
+    """Settle for all sessions through which proxy to go: the kubeconfig's, else that of the environment, if any.
+
+    Left to itself, aiohttp reads the environment and `.netrc` for each request, in threads: two changes of threads before each
+    write, for which a busy process waits longer than for the API server; and it refuses a request for whose host `.netrc` has a
+    password, because there is a token as well.
+    """
+    address = urlsplit(configuration.host)
+    if not configuration.proxy and address.hostname and not proxy_bypass(address.hostname):
+        configuration.proxy = getproxies().get(address.scheme)
+    configuration.client_session_kwargs = {"trust_env": False}
 
 
 async def _for_ever() -> None:

@@ -16,6 +16,7 @@ from tandem_operator.kube.access import Access
 from tandem_operator.kube.kinds import LABELLED_KINDS
 from tandem_operator.kube.watches import Stream, Watches
 from tandem_operator.wiring.triggers import Triggers
+from tandem_operator.wiring.unstored import NoEssence, NoProgress
 
 _CHILDREN: Final = tuple(
     (kind.group, kind.api_version.rpartition("/")[2], kind.plural)
@@ -97,6 +98,7 @@ def _registry(access: Access, triggers: Triggers, watches: Watches) -> kopf.Oper
             aiohttp_session=aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=RESTClientObject(access.configuration).ssl_context),
                 middlewares=(_authorize(access), _notice(watches, triggers)),
+                proxy=access.configuration.proxy,
             ),
         )
 
@@ -134,6 +136,8 @@ def _settings(watch_timeout: int) -> kopf.OperatorSettings:
     settings.watching.chunk_size = 500
     # Never used, but a finalizer of kopf's default name must not appear if that ever changes.
     settings.persistence.finalizer = f"{names.GROUP}/finalizer"
+    settings.persistence.diffbase_storage = NoEssence()
+    settings.persistence.progress_storage = NoProgress()
     for group, version, plural in _CHILDREN:
         settings.watching.label_selectors[(group, version, plural)] = names.RESOURCE_LABEL
     return settings
