@@ -158,6 +158,25 @@ async def test_the_earliest_of_several_planned_looks_counts(metrics: Metrics) ->
     assert times == [10]
 
 
+@pytest.mark.parametrize(("is_still_so", "worked"), [(True, [0, 0.5, 1.5]), (False, [0, 1.0])])
+async def test_a_look_for_a_reason_that_may_pass_is_made_if_it_has_not_and_hides_no_planned_one(
+    metrics: Metrics, is_still_so: bool, worked: list[float]
+) -> None:
+    queue: WorkQueue[str] = WorkQueue(metrics)
+    looked: list[float] = []
+
+    async def process(_: str) -> float:
+        looked.append(now())
+        return 1.0
+
+    async with working(queue, process):
+        queue.add("a")
+        for _ in range(3):
+            queue.add_if_still("a", 0.5, lambda: is_still_so)
+        await asyncio.sleep(1.9)
+    assert looked == worked
+
+
 async def test_a_key_whose_worker_is_cancelled_is_not_lost(metrics: Metrics) -> None:
     queue: WorkQueue[str] = WorkQueue(metrics)
     finished: list[str] = []
@@ -183,6 +202,7 @@ async def test_a_forgotten_key_is_not_looked_at_again(metrics: Metrics) -> None:
         worked.append(key)
 
     queue.add_after("a", 10)
+    queue.add_if_still("a", 10, lambda: True)
     queue.forget("a")
     async with working(queue, process):
         await asyncio.sleep(100)

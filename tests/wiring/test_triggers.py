@@ -28,12 +28,16 @@ class Queue(WorkQueue[ResourceKey]):
         super().__init__(metrics)
         self.added: list[ResourceKey] = []
         self.planned: dict[ResourceKey, float] = {}
+        self.questions: dict[ResourceKey, Callable[[], bool]] = {}
 
     def add(self, key: ResourceKey, still: Callable[[], bool] | None = None) -> None:
         self.added.append(key)
 
     def add_after(self, key: ResourceKey, delay: float) -> None:
         self.planned[key] = delay
+
+    def add_if_still(self, key: ResourceKey, delay: float, still: Callable[[], bool]) -> None:
+        self.questions.setdefault(key, still)
 
     def taken(self) -> list[ResourceKey]:
         added, self.added = self.added, []
@@ -93,7 +97,27 @@ def test_what_we_wrote_or_have_read_already_is_no_reason_to_look(
     news.read(QWEN, "pods", "7")
     triggers.child("pods", child("MODIFIED", "qwen-decode-1"))
     assert queue.taken() == []
-    triggers.child("statefulsets", child("MODIFIED", "qwen-decode"))
+    triggers.child("networkpolicies", child("MODIFIED", "qwen-decode"))
+    assert queue.taken() == [QWEN]
+
+
+@pytest.mark.parametrize("plural", ["statefulsets", "deployments"])
+def test_a_count_of_pods_waits_for_what_is_said_of_the_pods_themselves(
+    triggers: Triggers, queue: Queue, news: News[ResourceKey], plural: str
+) -> None:
+    triggers.child(plural, child("MODIFIED", "qwen-decode"))
+    assert queue.taken() == []
+    assert queue.questions[QWEN]()
+    triggers.child("pods", child("MODIFIED", "qwen-decode-0"))
+    assert queue.taken() == [QWEN]
+    news.read(QWEN, "pods", "7")
+    news.read(QWEN, plural, "7")
+    assert not queue.questions[QWEN](), "the look at the pod has read it too"
+
+
+@pytest.mark.parametrize("change", ["ADDED", "DELETED"])
+def test_sets_that_come_or_go_are_looked_at_at_once(triggers: Triggers, queue: Queue, change: str) -> None:
+    triggers.child("statefulsets", child(change, "qwen-decode"))
     assert queue.taken() == [QWEN]
 
 

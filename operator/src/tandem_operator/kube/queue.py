@@ -47,6 +47,7 @@ class WorkQueue(Generic[Key]):
         self._active: dict[Key, float] = {}
         self._added_while_active: dict[Key, tuple[float, Callable[[], bool]]] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._questions: dict[Key, asyncio.TimerHandle] = {}
         self._failures: collections.Counter[Key] = collections.Counter()
         self._available = asyncio.Semaphore(0)
         """One permit for each key that waits."""
@@ -82,10 +83,19 @@ class WorkQueue(Generic[Key]):
             timer.cancel()
         self._timers[key] = self._loop.call_at(due, self.add, key)
 
+    def add_if_still(self, key: Key, delay: float, still: Callable[[], bool]) -> None:
+        """Have the key worked on in `delay` seconds if there is still a reason for it then, which `still` says.
+
+        Asked once after the first of several such calls; what was planned otherwise stays planned.
+        """
+        if key not in self._questions:
+            self._questions[key] = self._loop.call_later(delay, self._ask, key, still)
+
     def forget(self, key: Key) -> None:
         """Drop what is planned for the key and how often it failed. A worker that has it now ends normally."""
-        if timer := self._timers.pop(key, None):
-            timer.cancel()
+        for planned in (self._timers, self._questions):
+            if timer := planned.pop(key, None):
+                timer.cancel()
         self._failures.pop(key, None)
 
     def longest_active(self) -> float:
@@ -128,6 +138,11 @@ class WorkQueue(Generic[Key]):
                     self._enqueue(key, added)
                 elif again is not None:
                     self.add_after(key, again)
+
+    def _ask(self, key: Key, still: Callable[[], bool]) -> None:
+        del self._questions[key]
+        if still():
+            self.add(key, still)
 
     def _delay_after(self, failures: int) -> float:
         # The exponent is bounded because a float is: 2.0**1100 raises.

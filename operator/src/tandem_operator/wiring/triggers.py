@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 
 from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
-from tandem_operator.kube.kinds import NODE
+from tandem_operator.kube.kinds import DEPLOYMENT, NODE, STATEFUL_SET
 from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import ResourceKey
@@ -20,6 +20,11 @@ from tandem_operator.plan.pods import is_ready
 
 _log = structlog.get_logger()
 
+_COUNTING: Final = frozenset({STATEFUL_SET.plural, DEPLOYMENT.plural})
+"""Kinds whose controllers write how many of their pods are ready: for each change of an engine once or several times after it."""
+_PATIENCE: Final = 0.5
+"""Seconds for which such a count waits. Engines have been told of the change by then; were it read at once, a change that follows
+would have to wait until that look is over."""
 _SPREAD: Final = 10.0
 """Seconds over which all resources are looked at again after a watch started over."""
 
@@ -105,8 +110,12 @@ class Triggers:
             self._queue.add(key)
 
     def _look_if_news(self, key: ResourceKey, plural: str, event: Mapping[str, Any]) -> None:
-        if self._news.heard(key, plural, event["type"], event["object"]["metadata"]):
-            # A worker that has the key now may be about to read what happened, or be the one who did it.
+        if not self._news.heard(key, plural, event["type"], event["object"]["metadata"]):
+            return
+        # A worker that has the key now may be about to read what happened, or be the one who did it.
+        if plural in _COUNTING and event["type"] == "MODIFIED":
+            self._queue.add_if_still(key, _PATIENCE, still=lambda: self._news.of(key))
+        else:
             self._queue.add(key, still=lambda: self._news.of(key))
 
     def _heard(self, plural: str, event: Mapping[str, Any]) -> None:
