@@ -120,6 +120,10 @@ class FakeApi:
         """Do something once, just before the next request of this kind is handled."""
         self._hooks.append((method, path_part, action))
 
+    def is_watched(self, plural: str) -> bool:
+        """Whether somebody watches objects of this kind now."""
+        return plural in self._watchers.values()
+
     async def interrupt_watch(
         self, plural: str, meanwhile: Callable[[], None] = lambda: None, *, code: int = 410
     ) -> None:

@@ -198,7 +198,7 @@ async def test_the_program_ends_with_an_error_when_a_watch_fails_for_good(api: F
     )
     try:
         async with asyncio.timeout(60):
-            while not any("watch" in asked.verb for asked in api.asked):  # noqa: ASYNC110 -- plain data
+            while not api.is_watched("pods"):  # noqa: ASYNC110 -- plain data
                 await asyncio.sleep(0.05)
             await api.interrupt_watch("pods", code=500)
             _, log = await program.communicate()
