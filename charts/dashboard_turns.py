@@ -4,7 +4,7 @@
 from typing import Final
 
 from charts.grafana import Dashboard, Panel, Query, Row
-from charts.panel_queries import DECODE, ENGINES, by, of_vllm, quantiles, quantiles_of_vllm, rate_of
+from charts.panel_queries import DECODE, ENGINES, by, quantiles, rate_of
 
 
 def _of_pairs(purposes: str) -> Query:
@@ -105,13 +105,13 @@ TURNS: Final = Dashboard(
                     "Time to first token",
                     "Of decode engines, which answer clients; without the front door's part. vLLM doesn't tell turns apart.",
                     "s",
-                    quantiles_of_vllm("time_to_first_token_seconds", DECODE),
+                    quantiles("vllm:time_to_first_token_seconds", DECODE),
                 ),
                 Panel(
                     "Time between tokens",
                     "Of decode engines.",
                     "s",
-                    quantiles_of_vllm("inter_token_latency_seconds", DECODE),
+                    quantiles("vllm:inter_token_latency_seconds", DECODE),
                 ),
                 Panel(
                     "Waiting for other engines' blocks",
@@ -153,26 +153,15 @@ TURNS: Final = Dashboard(
                     "A role that always has requests waiting is too small.",
                     "short",
                     (
-                        Query(
-                            by("", "tandem_dev_role", of_vllm("num_requests_running", ENGINES)),
-                            "{{tandem_dev_role}} running",
-                        ),
-                        Query(
-                            by("", "tandem_dev_role", of_vllm("num_requests_waiting", ENGINES)),
-                            "{{tandem_dev_role}} waiting",
-                        ),
+                        Query(by("vllm:num_requests_running", "tandem_dev_role"), "{{tandem_dev_role}} running"),
+                        Query(by("vllm:num_requests_waiting", "tandem_dev_role"), "{{tandem_dev_role}} waiting"),
                     ),
                 ),
                 Panel(
                     "KV cache in use",
                     "By running requests, blocks that are held for peers included. The fullest engine of each role.",
                     "percentunit",
-                    (
-                        Query(
-                            by("", "tandem_dev_role", of_vllm("kv_cache_usage_perc", ENGINES), function="max"),
-                            "{{tandem_dev_role}}",
-                        ),
-                    ),
+                    (Query(by("vllm:kv_cache_usage_perc", "tandem_dev_role", function="max"), "{{tandem_dev_role}}"),),
                 ),
                 Panel(
                     "Fetched or computed, waited or computed",

@@ -17,29 +17,15 @@ def rate_of(metric: str, labels: str, where: str = ENGINES) -> str:
     return f"sum by ({labels}) (rate({metric}{{{where}}}[$__rate_interval]))"
 
 
-def quantiles(metric: str, where: str, bucket: str = "_bucket") -> tuple[Query, ...]:
+def quantiles(metric: str, where: str) -> tuple[Query, ...]:
     """A histogram's median, and what 95 and 99 of 100 are below."""
     return tuple(
         Query(
-            f"histogram_quantile({quantile / 100}, sum by (le) (rate({metric}{bucket}{{{where}}}[$__rate_interval])))",
+            f"histogram_quantile({quantile / 100}, sum by (le) (rate({metric}_bucket{{{where}}}[$__rate_interval])))",
             f"p{quantile}",
         )
         for quantile in (50, 95, 99)
     )
-
-
-def of_vllm(name: str, where: str) -> str:
-    """Where a metric of vLLM's is, which is `vllm:NAME` or `vllm_NAME`.
-
-    To a Prometheus that asks for OpenMetrics without a way of escaping, as version 2 does, Python's client library 0.26 tells names
-    with a colon as names with an underscore.
-    """
-    return f'__name__=~"vllm[:_]{name}", {where}'
-
-
-def quantiles_of_vllm(name: str, where: str) -> tuple[Query, ...]:
-    """As `quantiles`, of a histogram of vLLM's."""
-    return quantiles("", of_vllm(f"{name}_bucket", where), bucket="")
 
 
 def by(metric: str, labels: str, where: str = ENGINES, function: str = "sum") -> str:

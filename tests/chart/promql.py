@@ -7,8 +7,6 @@ from typing import Any
 
 import promql_parser
 
-_NAME = "__name__"
-
 
 @dataclass(frozen=True)
 class Selected:
@@ -32,22 +30,15 @@ def parsed(expression: str) -> Any:
 def selected(expression: str) -> Iterator[Selected]:
     for node in _nodes(parsed(expression)):
         if isinstance(node, promql_parser.VectorSelector):
-            matchers = tuple((each.name, each.value) for each in node.matchers.matchers if each.name != _NAME)
-            yield Selected(_metric(node), matchers)
+            yield Selected(node.name or "", tuple((each.name, each.value) for each in node.matchers.matchers))
 
 
 def grouped(expression: str) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
     """Labels that each aggregation keeps, and the metrics that it aggregates."""
     for node in _nodes(parsed(expression)):
         if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
-            inside = {_metric(each) for each in _nodes(node.expr) if isinstance(each, promql_parser.VectorSelector)}
+            inside = {each.name or "" for each in _nodes(node.expr) if isinstance(each, promql_parser.VectorSelector)}
             yield frozenset(node.modifier.labels), frozenset(inside)
-
-
-def _metric(selector: Any) -> str:
-    """Its name. That of vLLM's metrics is selected with either separator, and is the one with a colon here."""
-    found = next((each.value for each in selector.matchers.matchers if each.name == _NAME), "")
-    return selector.name or found.replace("vllm[:_]", "vllm:")
 
 
 def _nodes(root: Any) -> list[Any]:

@@ -4,13 +4,16 @@
 The operator's are its own, of a status in which everything is told. The engines' are made from the connector's tables.
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from charts.metrics import ENGINE_LABELS, engine_metrics
 from e2e.cluster.progress import wait_until
@@ -92,14 +95,26 @@ class Engine:
 
 @contextmanager
 def served(registry: CollectorRegistry) -> Iterator[str]:
-    """HOST:PORT of its metrics."""
-    server, thread = start_http_server(0, "127.0.0.1", registry)
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    """HOST:PORT of its metrics, in the plain form whatever is asked for, as vLLM serves them."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)
+            self.end_headers()
+            self.wfile.write(generate_latest(registry))
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture(scope="module")
