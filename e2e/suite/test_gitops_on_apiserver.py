@@ -151,7 +151,7 @@ def remove(kubectl: Kubectl, manifests: Sequence[Manifest]) -> None:
     kubectl.run("delete", "--ignore-not-found", "-f", "-", stdin=listed(own))
 
 
-@WAYS
+@SECOND_WAY_LONG
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.long] if name == "the chart with other values" else []) for name in SETS],
@@ -169,7 +169,8 @@ def test_what_installs_the_operator_changes_nothing_when_it_is_applied_again(
         remove(everywhere, manifests)
 
 
-@SECOND_WAY_LONG
+@WAYS
+@pytest.mark.long  # Each of six files is served, and applied three times.
 def test_a_sample_changes_nothing_when_it_is_applied_again_after_the_operator_worked(
     way: Way, replica: OperatorProcess, kubectl: Kubectl
 ) -> None:
