@@ -14,7 +14,8 @@ export PATH := $(PATH):/usr/local/go/bin
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-15s\033[0m %s\n", $$1, $$2}' Makefile
+	@if [ -t 1 ]; then on='\033[1m' off='\033[0m'; else on='' off=''; fi; awk -v on="$$on" -v off="$$off" \
+		'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %s%-15s%s %s\n", on, $$1, off, $$2}' Makefile
 	@echo
 	@echo "  COMPARE=no ends the demo with its first table; CHART=file names where its chart goes."
 	@echo "  CLUSTER=local|kind|kubeconfig chooses where Kubernetes comes from (default: kind where a Docker engine"

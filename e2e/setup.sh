@@ -48,8 +48,8 @@ if [ ! -x "$uv" ]; then
     trap - EXIT
 fi
 
-# uv says what it downloads; silent when nothing is to be done.
+# Silent when nothing is to be done. uv would name each of more than a hundred packages.
 if ! "$uv" sync --locked --all-packages --check >/dev/null 2>&1; then
-    echo "setup: installing Python packages from uv.lock into .venv"
-    "$uv" sync --locked --all-packages --python "$python"
+    echo "setup: installing the Python packages of uv.lock into .venv, which takes up to a minute the first time"
+    "$uv" sync --quiet --locked --all-packages --python "$python"
 fi

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from e2e.cluster.interface import Cluster
 from e2e.cluster.local.cluster import LocalCluster
@@ -17,6 +18,7 @@ from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess, operator, write_kubeconfig
 from tandem_operator.api.crd import DEFINITIONS
 from tandem_operator.api.names import KIND
+from tests.documents.written import Written, environment, written_for
 from tests.manifests.checking import definitions
 
 _NUMBERS = itertools.count()
@@ -82,3 +84,18 @@ def known(control_plane: Cluster) -> Iterator[None]:
         yield
     finally:
         kubectl.run("delete", *names, "--wait")
+
+
+@pytest.fixture
+def written(
+    request: pytest.FixtureRequest, control_plane: Cluster, kubectl: Kubectl, tmp_path: Path
+) -> Iterator[Written]:
+    """The commands of the documents that the test has to run, for the API server and in the namespace of the test."""
+    config = yaml.safe_load(control_plane.kubeconfig.read_text())
+    for context in config["contexts"]:
+        context["context"]["namespace"] = kubectl.namespace
+    path = tmp_path / "kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config))
+    with written_for(request.node.nodeid, environment(tmp_path, KUBECONFIG=str(path))) as written:
+        yield written
