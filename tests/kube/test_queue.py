@@ -158,7 +158,7 @@ async def test_the_earliest_of_several_planned_looks_counts(metrics: Metrics) ->
     assert times == [10]
 
 
-@pytest.mark.parametrize(("is_still_so", "worked"), [(True, [0, 0.5, 1.5]), (False, [0, 1.0])])
+@pytest.mark.parametrize(("is_still_so", "worked"), [(True, [0, 0.6, 1.6]), (False, [0, 1.0])])
 async def test_a_look_for_a_reason_that_may_pass_is_made_if_it_has_not_and_hides_no_planned_one(
     metrics: Metrics, is_still_so: bool, worked: list[float]
 ) -> None:
@@ -171,10 +171,28 @@ async def test_a_look_for_a_reason_that_may_pass_is_made_if_it_has_not_and_hides
 
     async with working(queue, process):
         queue.add("a")
+        await asyncio.sleep(0.1)
         for _ in range(3):
             queue.add_if_still("a", 0.5, lambda: is_still_so)
-        await asyncio.sleep(1.9)
-    assert looked == worked
+        await asyncio.sleep(1.8)
+    assert looked == pytest.approx(worked)
+
+
+async def test_a_look_for_a_reason_that_may_pass_starts_to_wait_anew_after_any_other_look(metrics: Metrics) -> None:
+    queue: WorkQueue[str] = WorkQueue(metrics)
+    looked: list[float] = []
+
+    async def process(_: str) -> None:
+        looked.append(now())
+
+    async with working(queue, process):
+        for _ in range(4):
+            queue.add("a")
+            await asyncio.sleep(0.1)
+            queue.add_if_still("a", 0.5, lambda: True)
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(10)
+    assert looked == pytest.approx([0, 0.4, 0.8, 1.2, 1.8])
 
 
 async def test_a_key_whose_worker_is_cancelled_is_not_lost(metrics: Metrics) -> None:

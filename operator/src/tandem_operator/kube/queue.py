@@ -86,7 +86,8 @@ class WorkQueue(Generic[Key]):
     def add_if_still(self, key: Key, delay: float, still: Callable[[], bool]) -> None:
         """Have the key worked on in `delay` seconds if there is still a reason for it then, which `still` says.
 
-        Asked once after the first of several such calls; what was planned otherwise stays planned.
+        Asked once after the first of several such calls, and not at all when the key is worked on before that: that look has seen the
+        reason. What was planned otherwise stays planned.
         """
         if key not in self._questions:
             self._questions[key] = self._loop.call_later(delay, self._ask, key, still)
@@ -116,6 +117,8 @@ class WorkQueue(Generic[Key]):
         while True:
             await self._available.acquire()
             key, since = self._waiting.popitem(last=False)
+            if question := self._questions.pop(key, None):
+                question.cancel()
             now = self._clock()
             self._active[key] = now
             self._metrics.queue_depth.set(len(self._waiting))
