@@ -101,7 +101,7 @@ def test_what_we_wrote_or_have_read_already_is_no_reason_to_look(
     assert queue.taken() == [QWEN]
 
 
-@pytest.mark.parametrize("plural", ["statefulsets", "deployments"])
+@pytest.mark.parametrize("plural", ["statefulsets", "deployments", "poddisruptionbudgets"])
 def test_a_count_of_pods_waits_for_what_is_said_of_the_pods_themselves(
     triggers: Triggers, queue: Queue, news: News[ResourceKey], plural: str
 ) -> None:

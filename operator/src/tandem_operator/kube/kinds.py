@@ -39,6 +39,7 @@ NODE: Final = Kind("v1", "Node", "nodes", namespaced=False)
 CONTROLLER_REVISION: Final = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
 STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets")
 DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
+DISRUPTION_BUDGET: Final = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 EVENT: Final = Kind("events.k8s.io/v1", "Event", "events")
 SECRET: Final = Kind("v1", "Secret", "secrets")
@@ -52,7 +53,7 @@ CHILD_KINDS: Final = (
     CONTROLLER_REVISION,
     STATEFUL_SET,
     DEPLOYMENT,
-    Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    DISRUPTION_BUDGET,
     Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
     SCALER,
 )

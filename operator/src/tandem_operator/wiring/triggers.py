@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 
 from tandem_operator.api.names import PLURAL, RESOURCE_LABEL
-from tandem_operator.kube.kinds import DEPLOYMENT, NODE, STATEFUL_SET
+from tandem_operator.kube.kinds import DEPLOYMENT, DISRUPTION_BUDGET, NODE, STATEFUL_SET
 from tandem_operator.kube.news import News
 from tandem_operator.kube.nodes import Nodes
 from tandem_operator.kube.observe import ResourceKey
@@ -20,7 +20,7 @@ from tandem_operator.plan.pods import is_ready
 
 _log = structlog.get_logger()
 
-_COUNTING: Final = frozenset({STATEFUL_SET.plural, DEPLOYMENT.plural})
+_COUNTING: Final = frozenset({STATEFUL_SET.plural, DEPLOYMENT.plural, DISRUPTION_BUDGET.plural})
 """Kinds whose controllers write how many of their pods are ready: for each change of an engine once or several times after it."""
 _PATIENCE: Final = 0.5
 """Seconds for which such a count waits. Engines have been told of the change by then; were it read at once, a change that follows
