@@ -259,6 +259,14 @@ def test_conversations_come_soon_until_each_pair_has_shown_something_but_not_for
     assert next_after(the_target(seen), 1) == SOON_SECONDS
 
 
+def test_a_failure_is_tried_again_soon_also_before_it_is_written_down() -> None:
+    seen = scene()
+    well = the_target(reported(seen, a_report(seen, "qwen-decode-0", {"qwen-prefill-0": SHOWN})))
+    assert (well.settled, next_after(well, 0, Standing.SHOWN)) == (True, 600)
+    assert next_after(well, 1, Standing.FAILED) == SOON_SECONDS
+    assert next_after(well, SOON_TRIES, Standing.FAILED) == 600
+
+
 def test_the_period_is_the_specs() -> None:
     assert the_target(scene(a_resource().with_spec("verification", "period", value="1m"))).period == 60
 

@@ -256,9 +256,9 @@ def test_a_conversation_that_is_asked_for_is_always_news_and_comes_at_once_unles
     report = a_report(operator.seen, D0, {P0: SHOWN})
     assert not is_news(usual, report)
     assert is_news(asked, replace(report, request=ONE))
-    assert next_after(asked, SOON_TRIES, shown=True) == AT_ONCE_SECONDS
-    assert next_after(asked, SOON_TRIES, shown=False) == SOON_SECONDS
-    assert next_after(usual, 0, shown=True) == usual.period
+    assert next_after(asked, SOON_TRIES, Standing.SHOWN) == AT_ONCE_SECONDS
+    assert next_after(asked, SOON_TRIES, Standing.FAILED) == SOON_SECONDS
+    assert next_after(usual, 0, Standing.SHOWN) == usual.period
 
 
 _STANDINGS = st.sampled_from([SHOWN, failed(), failed(Reason.TIMEOUT), failed(Reason.NOTHING_MOVED_BACK), KEY])

@@ -221,6 +221,17 @@ async def test_what_is_known_already_wakes_nobody() -> None:
     assert 480 <= holding.pauses[-1] <= 600
 
 
+async def test_a_pair_that_was_well_and_fails_is_tried_again_soon_and_not_after_its_period() -> None:
+    decode, prefill = a_decode(status=500), a_prefill()
+    pairs = {P: PairRecord(standing=Standing.SHOWN, reason=Reason.VERIFIED)}
+    async with serving(decode, prefill), engine_session() as session:
+        holding = Holding(EngineClient(session))
+        await holding.holds_one([a_target(decode, prefill, settled=True, pairs=pairs)])
+        await _until(lambda: len(holding.pauses) > 1)
+        holding.conversations.stop()
+    assert 16 <= holding.pauses[-1] <= 20
+
+
 async def test_an_engine_that_is_no_target_any_more_is_left_alone_at_once() -> None:
     decode, prefill = a_decode(hangs=True), a_prefill()
     async with serving(decode, prefill), engine_session() as session:

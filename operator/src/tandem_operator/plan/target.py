@@ -54,17 +54,19 @@ class Target:
     """The request to which it is still to answer, for which its next conversation is due at once; empty: none."""
 
 
-def next_after(target: Target, tries: int, *, shown: bool = False) -> float:
+def next_after(target: Target, tries: int, last: Standing = Standing.OPEN) -> float:
     """Seconds from the end of one conversation to the next one.
 
     Args:
-        target: as it is known now.
+        target: as it is known now, which may be without what the last conversation has shown.
         tries: how many have come soon after each other.
-        shown: whether all that the last one has said of its pairs is good.
+        last: the worst that the last one has shown of a pair.
     """
+    soon = min(SOON_SECONDS, target.period)
     if target.request:
-        return AT_ONCE_SECONDS if shown else min(SOON_SECONDS, target.period)
-    return target.period if target.settled or tries >= SOON_TRIES else min(SOON_SECONDS, target.period)
+        return AT_ONCE_SECONDS if last is Standing.SHOWN else soon
+    is_well = target.settled and last is not Standing.FAILED
+    return target.period if is_well or tries >= SOON_TRIES else soon
 
 
 def report_of(target: Target, results: Results, fabrics: Mapping[str, Fabric]) -> Report:

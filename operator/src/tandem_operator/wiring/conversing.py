@@ -151,17 +151,18 @@ class Conversations:
             async with self._room:
                 target = entry.target
                 report = await self._converse(target, entry.tries)
-            entry.tries = 0 if target.settled and not target.request else entry.tries + 1
             worst = _worst(report)
-            self._metrics.conversations.labels(worst).inc()
+            is_well = target.settled and worst is not Standing.FAILED
+            entry.tries = 0 if is_well and not target.request else entry.tries + 1
+            self._metrics.conversations.labels(worst.value).inc()
             _log.info("conversed", cr=str(key), engine=target.place.engine, results=_told(report))
             if is_news(entry.target, report):
                 self._keep(key, report)
-            await self._until_due(entry, shown=worst == Standing.SHOWN)
+            await self._until_due(entry, worst)
 
-    async def _until_due(self, entry: _Known, *, shown: bool) -> None:
+    async def _until_due(self, entry: _Known, last: Standing) -> None:
         """Until it is time for the engine's next conversation; a request that is new makes it time, and one that is over no more."""
-        while not await self._pause(entry, next_after(entry.target, entry.tries, shown=shown) * random.uniform(0.8, 1)):  # noqa: S311 -- jitter, not a secret
+        while not await self._pause(entry, next_after(entry.target, entry.tries, last) * random.uniform(0.8, 1)):  # noqa: S311 -- jitter, not a secret
             if entry.target.request:
                 return
 
@@ -221,9 +222,9 @@ def _asked_last(target: Target, turn: Answer | Failed) -> Place | None:
     return target.prefills.get(pod_of(EngineId(account.asked[-1]))) if account and account.asked else None
 
 
-def _worst(report: Report) -> str:
-    standings = {result.standing.value for result in report.results.values()}
-    return next((each for each in ("failed", "open", "shown") if each in standings), "open")
+def _worst(report: Report) -> Standing:
+    standings = {result.standing for result in report.results.values()}
+    return next((each for each in (Standing.FAILED, Standing.OPEN, Standing.SHOWN) if each in standings), Standing.OPEN)
 
 
 def _told(report: Report) -> dict[str, str]:
