@@ -15,6 +15,7 @@ from e2e.bench.topology.changes import Changer
 from e2e.bench.topology.cost import Cost, at_rest
 from e2e.bench.topology.fleet import NAMESPACE, Member, fleet, nodes_for
 from e2e.bench.topology.numbers import percentile
+from e2e.bench.topology.process import Usage
 from e2e.bench.topology.rising import Course, rise
 from e2e.bench.topology.tables import Told
 from e2e.cluster.local import processes
@@ -69,17 +70,21 @@ async def _measure(
                 ours = await rise(api, _our_course(members, {"operator": replica.pid, **server}))
                 if theirs is not None:
                     figure("tandem_of_lws", ours / theirs, "ratio")
-                await _change(api, seen, replica, rounds, nodes)
+                await _change(api, seen, replica, server["apiserver"], rounds=rounds, nodes=nodes)
 
 
-async def _change(api: Api, seen: pods.Pods, replica: OperatorProcess, rounds: int, nodes: int) -> None:
+async def _change(
+    api: Api, seen: pods.Pods, replica: OperatorProcess, apiserver: int, *, rounds: int, nodes: int
+) -> None:
     changer, told = Changer(api, seen), seen.matching.told
     await at_rest(replica)
     for name, count, at_once in (("change", rounds, 1), ("busy_change", rounds // 2, _AT_ONCE)):
         told.clear()
-        before = Cost.of(replica)
+        before, theirs = Cost.of(replica), Usage.of(apiserver)
         await changer.make(count, at_once=at_once)
         Cost.of(replica).since(before).print(name, len(told))
+        used = Usage.of(apiserver).cpu_seconds - theirs.cpu_seconds
+        figure(f"{name}_apiserver_cpu", used / len(told) * 1000, "ms a change")
         _print_told(name, told)
     told.clear()
     await changer.lose_nodes(nodes)
