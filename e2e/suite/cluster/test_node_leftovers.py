@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cluster
 def run_a_pod(cluster: LocalCluster) -> None:
     kubectl = Kubectl(cluster)
     kubectl.apply(*web_servers("web", replicas=1))
-    wait_until("the server", lambda: is_ready(kubectl, "web-0"), timeout=60)
+    wait_until("the server", lambda: is_ready(kubectl, "web-0"), timeout=180)
 
 
 def kill_everything(state: Path) -> None:

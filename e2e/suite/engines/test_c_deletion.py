@@ -19,6 +19,7 @@ def only_new(deployment: Deployment, selector: str, old: set[str]) -> bool:
     return {"StatefulSet", "Deployment", "Service"} <= kinds and not old & uids
 
 
+@pytest.mark.long
 def test_deleting_the_resource_leaves_nothing_and_its_name_can_be_used_at_once(deployment: Deployment) -> None:
     selector = f"tandem.dev/resource={deployment.name}"
     first = {item["metadata"]["uid"] for item in deployment.kubectl.list(OWNED_KINDS, selector)}

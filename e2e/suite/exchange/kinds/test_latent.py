@@ -18,7 +18,7 @@ BLOCK = 16
 """Tokens per KV block: all that vLLM's CPU kernel for such models can have."""
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one rank", "two ranks"])
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)], ids=["one rank", "two ranks"])
 def talked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
     folder = tmp_path_factory.mktemp("latent")
     make_latent_model(folder / "model")

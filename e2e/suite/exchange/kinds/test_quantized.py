@@ -10,13 +10,16 @@ from e2e.engine.instructions import keeps_kv_in_8_bits
 from e2e.engine.model import Shape, make_model
 from e2e.suite.exchange.kinds.talks import Exchanged, Kind, Talk, talk
 
-pytestmark = pytest.mark.skipif(not keeps_kv_in_8_bits(), reason="vLLM's KV in 8 bits needs a CPU with AVX-512 or AMX")
+pytestmark = [
+    pytest.mark.skipif(not keeps_kv_in_8_bits(), reason="vLLM's KV in 8 bits needs a CPU with AVX-512 or AMX"),
+    pytest.mark.long,
+]
 
 BLOCK = 32
 SHAPE = Shape()
 
 
-@pytest.fixture(scope="module", params=["fp8_e4m3", pytest.param("fp8_e5m2", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["fp8_e4m3", "fp8_e5m2"])
 def talked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
     folder = tmp_path_factory.mktemp("quantized")
     make_model(folder / "model", shape=SHAPE)
