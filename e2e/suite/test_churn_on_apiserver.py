@@ -14,6 +14,7 @@ from e2e.chaos.topology.changes import Bounds, Chooser, Kind
 from e2e.chaos.topology.changing import Changing
 from e2e.chaos.topology.pods import Pods
 from e2e.chaos.topology.tables import unwritten
+from e2e.cluster.interface import GaveUpError
 from e2e.cluster.progress import wait_until
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess
@@ -21,7 +22,11 @@ from e2e.suite.served import a_resource, wait_for
 from tandem_connector.contract.types import Role
 from tandem_operator.api.names import PEERS_ANNOTATION
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # The first test may have to build Kubernetes.
+pytestmark = [
+    pytest.mark.apiserver,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+]  # The first test may have to build Kubernetes.
 
 TWO_AT_MOST = {"parallelism": {"tensor": 4}, "replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}
 WITHIN = 300.0
@@ -47,9 +52,12 @@ def test_every_planned_way_of_coming_and_going_can_be_gone_and_leaves_the_tables
         changing = Changing(pods, Carrier(kubectl, "qwen"), Chooser(1), Bounds(role=2, total=4), print)
         asyncio.run(each_once(changing, len(Role)))
         removals = sum(change.kind.removes for change in changing.made)
-        wait_until(
-            "what was removed to be gone", lambda: sum(life.gone is not None for life in pods.lives) == removals, 60
-        )
+        try:
+            wait_until(
+                "what was removed to be gone", lambda: sum(life.gone is not None for life in pods.lives) == removals, 60
+            )
+        except GaveUpError:
+            pytest.fail(f"{removals} removals, and these lives: {pods.lives}")
     assert changing.undone == []
     wait_until("all tables to be what the plan says", lambda: unwritten(kubectl, "qwen") is None, 60)
 
