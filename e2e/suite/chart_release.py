@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chart as a release on a cluster."""
 
+import os
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from e2e.cluster.interface import Cluster
+from e2e.cluster.local.cluster import LocalCluster
+from e2e.cluster.local.state import Profile
 from e2e.cluster.tools import run_helm
 from e2e.kubectl import Kubectl
 from tandem_operator.api.crd import DEFINITIONS
@@ -12,6 +19,20 @@ from tandem_operator.api.crd import DEFINITIONS
 CHART = Path(__file__).parents[2] / "charts" / "tandem"
 NAMESPACE = "tandem-system"
 CRDS = [each.name for each in DEFINITIONS]
+
+
+def own_control_plane(folder: Path, *, simulated_nodes: int = 0) -> Iterator[Cluster]:
+    """A control plane of a module's own: the definition comes and goes there, which others could not bear."""
+    if sys.platform != "linux":
+        pytest.skip("the local control plane runs on Linux only")
+    if os.environ.get("CLUSTER", "local") not in {"", "local"}:
+        pytest.skip("tests of the chart bring their own control plane, which CLUSTER does not name")
+    cluster = LocalCluster(folder / "state", Profile.CONTROL_PLANE, simulated_nodes=simulated_nodes)
+    try:
+        cluster.up()
+        yield cluster
+    finally:
+        cluster.down()
 
 
 class ReleaseError(Exception):
@@ -34,6 +55,15 @@ class Release:
 
     def uninstall(self) -> None:
         self.helm("uninstall", "tandem", "--ignore-not-found", "--wait")
+
+    def remove_all(self) -> None:
+        """Leave nothing of the chart, the definitions included."""
+        self.uninstall()
+        self.kubectl.run("delete", "crd", *CRDS, "--ignore-not-found")
+
+    def has_pods(self) -> bool:
+        """Whether both pods of the operator were made."""
+        return len(self.kubectl.list("pods", "app.kubernetes.io/name=tandem")) == 2
 
     def helm(self, *arguments: str) -> None:
         done = run_helm(self.cluster.kubeconfig, NAMESPACE, *arguments)

@@ -4,7 +4,6 @@
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +12,8 @@ from typing import Any
 import pytest
 
 from e2e.cluster.interface import Cluster
-from e2e.cluster.local.cluster import LocalCluster
-from e2e.cluster.local.state import Profile
 from e2e.cluster.progress import wait_until
-from e2e.suite.chart_release import CHART, CRDS, NAMESPACE, Release, ReleaseError
+from e2e.suite.chart_release import CHART, CRDS, NAMESPACE, Release, ReleaseError, own_control_plane
 from e2e.suite.earlier import earlier_sources
 from e2e.suite.operator_process import OperatorProcess, start_operator, write_kubeconfig_of
 from e2e.suite.refusals import BASE
@@ -33,30 +30,15 @@ ACCOUNT = f"system:serviceaccount:{NAMESPACE}:tandem"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A control plane of its own: the definition comes and goes here, which others could not bear."""
-    if sys.platform != "linux":
-        pytest.skip("the local control plane runs on Linux only")
-    if os.environ.get("CLUSTER", "local") not in {"", "local"}:
-        pytest.skip("tests of the chart bring their own control plane, which CLUSTER does not name")
-    cluster = LocalCluster(tmp_path_factory.mktemp("chart") / "state", Profile.CONTROL_PLANE)
-    try:
-        cluster.up()
-        yield cluster
-    finally:
-        cluster.down()
+    yield from own_control_plane(tmp_path_factory.mktemp("chart"))
 
 
 @pytest.fixture
 def release(cluster: Cluster) -> Release:
     """Nothing of the chart is there."""
     release = Release(cluster)
-    release.uninstall()
-    release.kubectl.run("delete", "crd", *CRDS, "--ignore-not-found")
+    release.remove_all()
     return release
-
-
-def _pods_made(release: Release) -> bool:
-    return len(release.kubectl.list("pods", "app.kubernetes.io/name=tandem")) == 2
 
 
 def test_the_operators_pods_are_let_in_where_only_restricted_ones_are(release: Release) -> None:
@@ -67,7 +49,7 @@ def test_the_operators_pods_are_let_in_where_only_restricted_ones_are(release: R
 
     release.install()
 
-    wait_until("the pods of the operator", lambda: _pods_made(release), timeout=60)
+    wait_until("the pods of the operator", release.has_pods, timeout=60)
 
 
 def test_a_resource_can_be_made_right_after_the_installation(release: Release) -> None:
@@ -307,7 +289,7 @@ def test_the_plain_install_can_be_applied_and_deleted(release: Release, command:
     release.kubectl.run(*command)
 
     release.establish_definition()
-    wait_until("the pods of the operator", lambda: _pods_made(release), timeout=60)
+    wait_until("the pods of the operator", release.has_pods, timeout=60)
     release.kubectl.run("delete", *command[-2:], "--wait=false")
     release.kubectl.run("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
 

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the documents have Tandem installed, upgraded and removed, each command taken from its page, on a real API server."""
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from e2e.cluster.interface import Cluster
-from e2e.cluster.local.cluster import LocalCluster
-from e2e.cluster.local.state import Profile
 from e2e.cluster.progress import wait_until
-from e2e.suite.chart_release import CRDS, NAMESPACE, Release
+from e2e.suite.chart_release import NAMESPACE, Release, own_control_plane
 from e2e.suite.served import a_resource
 from tests.documents.written import Written, environment, written_for
 from tests.manifests.checking import definitions
@@ -43,25 +39,14 @@ PROMETHEUS_RULE = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A control plane of its own: the definition comes and goes here, which others could not bear."""
-    if sys.platform != "linux":
-        pytest.skip("the local control plane runs on Linux only")
-    if os.environ.get("CLUSTER", "local") not in {"", "local"}:
-        pytest.skip("tests of the chart bring their own control plane, which CLUSTER does not name")
-    cluster = LocalCluster(tmp_path_factory.mktemp("chart") / "state", Profile.CONTROL_PLANE, simulated_nodes=1)
-    try:
-        cluster.up()
-        yield cluster
-    finally:
-        cluster.down()
+    yield from own_control_plane(tmp_path_factory.mktemp("chart"), simulated_nodes=1)
 
 
 @pytest.fixture
 def release(cluster: Cluster) -> Release:
     """Nothing of the chart is there."""
     release = Release(cluster)
-    release.uninstall()
-    release.kubectl.run("delete", "crd", *CRDS, "--ignore-not-found")
+    release.remove_all()
     return release
 
 
@@ -80,10 +65,6 @@ def _images(release: Release) -> set[str]:
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     variables = {each["name"]: each.get("value") for each in container["env"]}
     return {container["image"], variables["TANDEM_FRONT_DOOR_IMAGE"], variables["TANDEM_CONNECTOR_IMAGE"]}
-
-
-def _pods_made(release: Release) -> bool:
-    return len(release.kubectl.list("pods", "app.kubernetes.io/name=tandem")) == 2
 
 
 def test_the_ways_to_install_it_that_the_documents_name(release: Release, written: Written) -> None:
@@ -125,6 +106,6 @@ def test_it_is_installed_without_helm_as_its_readme_says(release: Release, writt
     assert "deployment.apps/tandem serverside-applied" in written.run("kubectl apply --server-side -k")
 
     release.establish_definition()
-    wait_until("the pods of the operator", lambda: _pods_made(release), timeout=60)
+    wait_until("the pods of the operator", release.has_pods, timeout=60)
     release.kubectl.run("delete", "-k", str(ROOT / "manifests"), "--wait=false")
     release.kubectl.run("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
