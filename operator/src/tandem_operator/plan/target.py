@@ -54,6 +54,11 @@ class Target:
     """The request to which it is still to answer, for which its next conversation is due at once; empty: none."""
 
 
+def is_well(target: Target, last: Standing) -> bool:
+    """Whether nothing is left to be shown of its pairs soon, after a conversation whose worst result is `last`."""
+    return target.settled and last is not Standing.FAILED
+
+
 def next_after(target: Target, tries: int, last: Standing = Standing.OPEN) -> float:
     """Seconds from the end of one conversation to the next one.
 
@@ -65,8 +70,7 @@ def next_after(target: Target, tries: int, last: Standing = Standing.OPEN) -> fl
     soon = min(SOON_SECONDS, target.period)
     if target.request:
         return AT_ONCE_SECONDS if last is Standing.SHOWN else soon
-    is_well = target.settled and last is not Standing.FAILED
-    return target.period if is_well or tries >= SOON_TRIES else soon
+    return target.period if is_well(target, last) or tries >= SOON_TRIES else soon
 
 
 def report_of(target: Target, results: Results, fabrics: Mapping[str, Fabric]) -> Report:

@@ -29,7 +29,7 @@ from tandem_operator.plan.conversation import (
     prompt,
     request,
 )
-from tandem_operator.plan.target import Place, Target, is_news, next_after, report_of
+from tandem_operator.plan.target import Place, Target, is_news, is_well, next_after, report_of
 from tandem_operator.plan.verification import Fabric, Report
 from tandem_operator.wiring.engine_client import Said
 
@@ -152,8 +152,7 @@ class Conversations:
                 target = entry.target
                 report = await self._converse(target, entry.tries)
             worst = _worst(report)
-            is_well = target.settled and worst is not Standing.FAILED
-            entry.tries = 0 if is_well and not target.request else entry.tries + 1
+            entry.tries = 0 if is_well(target, worst) and not target.request else entry.tries + 1
             self._metrics.conversations.labels(worst.value).inc()
             _log.info("conversed", cr=str(key), engine=target.place.engine, results=_told(report))
             if is_news(entry.target, report):
