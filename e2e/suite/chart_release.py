@@ -13,6 +13,7 @@ from e2e.cluster.interface import Cluster
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
 from e2e.cluster.tools import run_helm
+from e2e.definitions import remove, wait_until_established
 from e2e.kubectl import Kubectl
 from tandem_operator.api.crd import DEFINITIONS
 
@@ -59,7 +60,7 @@ class Release:
     def remove_all(self) -> None:
         """Leave nothing of the chart, the definitions included."""
         self.uninstall()
-        self.kubectl.run("delete", "crd", *CRDS, "--ignore-not-found")
+        remove(self.kubectl, *CRDS)
 
     def has_pods(self) -> bool:
         """Whether both pods of the operator were made."""
@@ -78,7 +79,7 @@ class Release:
         return done.stdout.strip() == "yes"
 
     def establish_definition(self) -> None:
-        self.kubectl.run("wait", "--for=condition=Established", *(f"crd/{name}" for name in CRDS), "--timeout=30s")
+        wait_until_established(self.kubectl, *CRDS)
 
 
 def _set(settings: tuple[str, ...]) -> list[str]:

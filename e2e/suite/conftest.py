@@ -13,7 +13,7 @@ import yaml
 from e2e.cluster.interface import Cluster
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
-from e2e.cluster.progress import wait_until
+from e2e.definitions import remove, wait_until_established
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess, operator, write_kubeconfig
 from tandem_operator.api.crd import DEFINITIONS
@@ -36,16 +36,10 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
         cluster.up()
         kubectl = Kubectl(cluster)
         kubectl.apply(*(each.manifest() for each in DEFINITIONS))
-        # `kubectl wait` fails on one that has no conditions yet.
-        wait_until("the CRDs", lambda: all(_is_established(kubectl, each.name) for each in DEFINITIONS), 30)
+        wait_until_established(kubectl, *(each.name for each in DEFINITIONS))
         yield cluster
     finally:
         cluster.down()
-
-
-def _is_established(kubectl: Kubectl, definition: str) -> bool:
-    conditions = ((kubectl.get("crd", definition) or {}).get("status") or {}).get("conditions") or ()
-    return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
 
 
 @pytest.fixture(scope="session")
@@ -77,13 +71,13 @@ def replica(kubeconfig: Path, kubectl: Kubectl) -> Iterator[OperatorProcess]:
 def known(control_plane: Cluster) -> Iterator[None]:
     """Definitions of Karpenter, KEDA, the Gateway API, Argo CD and monitors, with the rules that only a server evaluates."""
     kubectl = Kubectl(control_plane)
-    names = [f"crd/{each['metadata']['name']}" for each in definitions()]
+    names = [each["metadata"]["name"] for each in definitions()]
     kubectl.apply(*definitions())
     try:
-        kubectl.run("wait", "--for=condition=Established", *names, "--timeout=30s")
+        wait_until_established(kubectl, *names)
         yield
     finally:
-        kubectl.run("delete", *names, "--wait")
+        remove(kubectl, *names)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 
 from e2e.cluster.interface import Cluster
 from e2e.cluster.progress import wait_until
+from e2e.definitions import wait_until_established, wait_until_gone
 from e2e.suite.chart_release import CHART, CRDS, NAMESPACE, Release, ReleaseError, own_control_plane
 from e2e.suite.earlier import earlier_sources
 from e2e.suite.operator_process import OperatorProcess, start_operator, write_kubeconfig_of
@@ -183,7 +184,7 @@ def as_made(release: Release) -> dict[str, Any]:
 def test_a_resource_lives_through_an_upgrade_from_an_earlier_version_and_back(release: Release, tmp_path: Path) -> None:
     earlier = earlier_sources(tmp_path / "earlier")
     release.install(chart=earlier / "charts" / "tandem")
-    release.kubectl.run("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    wait_until_established(release.kubectl, CRD)
     assert release.kubectl.get("crd", SCALER.name) is None, "the earlier version knew no scalers"
     release.kubectl.apply(BASE)
     with served(release, earlier, tmp_path, "earlier") as replica:
@@ -245,9 +246,9 @@ def test_uninstalling_keeps_the_definition_with_its_resources_and_a_new_installa
 def test_uninstalling_takes_the_definition_along_when_told_so(release: Release) -> None:
     release.install("crds.keep=false")
 
-    release.uninstall()
+    release.helm("uninstall", "tandem")
 
-    wait_until("the end of the definitions", lambda: all(release.kubectl.get("crd", name) is None for name in CRDS), 30)
+    wait_until_gone(release.kubectl, *CRDS)
 
 
 def test_nothing_else_is_left_after_uninstalling(release: Release) -> None:

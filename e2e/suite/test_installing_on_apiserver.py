@@ -8,8 +8,10 @@ import pytest
 
 from e2e.cluster.interface import Cluster
 from e2e.cluster.progress import wait_until
+from e2e.definitions import remove
 from e2e.suite.chart_release import NAMESPACE, Release, own_control_plane
 from e2e.suite.served import a_resource
+from tandem_operator.api.crd import SCALER
 from tests.documents.written import Written, environment, written_for
 from tests.manifests.checking import definitions
 
@@ -96,10 +98,12 @@ def test_it_is_upgraded_rolled_back_and_removed_as_its_readme_says(release: Rele
     assert [made.count(f"{kind}") for kind in ("servicemonitor.", "podmonitor.", "prometheusrule.")] == [1, 2, 1]
     assert "configmap/tandem-dashboard" in made
 
+    # As an operator that runs has: else the API server may take five minutes to let the definition go.
+    release.kubectl.run("get", SCALER.name, "--all-namespaces")
     for line in ("kubectl delete pdi", "helm uninstall", "kubectl delete crd"):
         assert "deleted" in written.run(line).replace("uninstalled", "deleted")
     assert release.kubectl.run("get", "crd", "-o", "name").count("tandem.dev") == 0
-    release.kubectl.run("delete", *(f"crd/{each['metadata']['name']}" for each in monitors))
+    remove(release.kubectl, *(each["metadata"]["name"] for each in monitors))
 
 
 def test_it_is_installed_without_helm_as_its_readme_says(release: Release, written: Written) -> None:

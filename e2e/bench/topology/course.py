@@ -21,6 +21,7 @@ from e2e.bench.topology.tables import Told
 from e2e.cluster.local import processes
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
+from e2e.definitions import wait_until_established
 from e2e.installation import is_ready
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import OperatorProcess, operator, write_kubeconfig
@@ -63,7 +64,7 @@ async def _measure(
                 theirs = await rise(api, _their_course(members, {"controllers": process.pid, **server}))
                 await _clear(api)
         kubectl.apply(*(each.manifest() for each in DEFINITIONS))
-        kubectl.run("wait", "--for=condition=Established", *(f"crd/{each.name}" for each in DEFINITIONS))
+        wait_until_established(kubectl, *(each.name for each in DEFINITIONS))
         kubeconfig = write_kubeconfig(cluster, "tandem-operator", folder / "kubeconfig")
         with operator(kubeconfig, "bench-topology", "only", **USUAL_LEASE) as replica:
             async with pods.watched(api) as seen:

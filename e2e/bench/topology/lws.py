@@ -21,6 +21,7 @@ from e2e.cluster.interface import Cluster
 from e2e.cluster.local.endpoints import LOOPBACK, free_port
 from e2e.cluster.local.pki import Authority
 from e2e.cluster.progress import wait_until
+from e2e.definitions import wait_until_established
 from e2e.kubectl import Kubectl, KubectlError
 from e2e.suite.operator_process import write_kubeconfig
 from tandem_connector.contract.types import Role
@@ -64,7 +65,7 @@ def controllers(cluster: Cluster, folder: Path, sample: Member) -> Iterator[subp
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     crds = [_read(path)[0] for path in sorted((manifests / "crd" / "bases").glob("*.yaml"))]
     kubectl.apply(*crds)
-    kubectl.run("wait", "--for=condition=Established", *(f"crd/{each['metadata']['name']}" for each in crds))
+    wait_until_established(kubectl, *(each["metadata"]["name"] for each in crds))
     rules = [rule for name in ("role", "leader_election_role") for rule in _rules(manifests / "rbac" / f"{name}.yaml")]
     kubeconfig = write_kubeconfig(cluster, "lws", folder / "lws-kubeconfig", rules)
     authority, port = Authority.new(), free_port()

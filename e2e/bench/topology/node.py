@@ -22,6 +22,7 @@ from e2e.cluster.local import node, pause_image
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.simulated import NODE_PREFIX
 from e2e.cluster.local.state import Profile
+from e2e.definitions import wait_until_established
 from e2e.images.declaration import REPOSITORY
 from e2e.kubectl import Kubectl
 from e2e.ready import wait_until_ready
@@ -68,7 +69,7 @@ def run(rounds: int, settings: dict[str, str]) -> None:
 async def _measure(cluster: LocalCluster, folder: Path, rounds: int, settings: dict[str, str]) -> None:
     kubectl = Kubectl(cluster)
     kubectl.apply(*(each.manifest() for each in DEFINITIONS))
-    kubectl.run("wait", "--for=condition=Established", *(f"crd/{each.name}" for each in DEFINITIONS))
+    wait_until_established(kubectl, *(each.name for each in DEFINITIONS))
     kubeconfig = write_kubeconfig(cluster, "tandem-operator", folder / "kubeconfig")
     with operator(kubeconfig, "bench-topology", "node", **settings):
         kubectl.apply(resource(folder / "reads"))

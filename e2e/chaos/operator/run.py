@@ -23,6 +23,7 @@ from e2e.cluster.local import processes
 from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.layout import Layout
 from e2e.cluster.local.state import Profile, Record
+from e2e.definitions import wait_until_established
 from e2e.kubectl import Kubectl
 from e2e.suite.operator_process import rights, write_kubeconfig
 from e2e.suite.served import a_resource
@@ -92,7 +93,7 @@ def _operated(plan: Plan, cluster: LocalCluster, state: Path, folder: Path) -> I
     kubectl = Kubectl(cluster, _NAMESPACE)
     kubectl.run("create", "namespace", _NAMESPACE)
     kubectl.apply(*(each.manifest() for each in DEFINITIONS))
-    kubectl.run("wait", "--for=condition=Established", *(f"crd/{each.name}" for each in DEFINITIONS), "--timeout=60s")
+    wait_until_established(kubectl, *(each.name for each in DEFINITIONS))
     kubeconfig = write_kubeconfig(cluster, _ACCOUNT, folder / "kubeconfig")
     with ExitStack() as stack:
         proxies = [stack.enter_context(each) for each in _proxies(state, plan.seed)]
