@@ -67,7 +67,8 @@ def build_environment() -> EngineEnvironment:
 
 
 def _name() -> str:
-    return f"engine-{key_of(_PROJECT / 'pyproject.toml', _PROJECT / 'uv.lock', PYTHON_VERSION, _RECIPE)}"
+    own = [file for pattern in ("pyproject.toml", "*.py") for file in sorted((_PROJECT / "unlocked").glob(pattern))]
+    return f"engine-{key_of(_PROJECT / 'pyproject.toml', _PROJECT / 'uv.lock', *own, PYTHON_VERSION, _RECIPE)}"
 
 
 def _install(root: Path) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from e2e.engine.unlocked import unlocked
+
 CPU_ENGINE_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
         # The model is a folder; nothing may wait for a hub.
@@ -20,6 +22,7 @@ CPU_ENGINE_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
         "UCX_TLS": "tcp,self",
         # Block hashes are seeded with it: engines that exchange blocks must agree.
         "PYTHONHASHSEED": "0",
+        **unlocked(),
     }
 )
 """What an engine needs to run on a CPU, without what is particular to one engine (its address, its cores)."""

@@ -4,6 +4,7 @@
 import tomllib
 from pathlib import Path, PurePosixPath
 
+from e2e.engine.unlocked import unlocked
 from e2e.images.declaration import PYTHON, REPOSITORY, Image, TextFile, Venv, Wheels
 from tandem_connector.contract.environment import CONNECTOR_PATH
 
@@ -78,7 +79,7 @@ ENGINE_CPU = Image(
     venv=ENGINE_VENV,
     # vLLM compiles the function that ranks log-probabilities, also in eager mode; without a compiler the engine would die of
     # the first request for them.
-    environment={"TORCHDYNAMO_DISABLE": "1"},
+    environment={"TORCHDYNAMO_DISABLE": "1", **unlocked()},
     entrypoint=("python3", "-m", "vllm.entrypoints.openai.api_server"),
     user=0,
 )

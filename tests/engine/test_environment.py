@@ -2,6 +2,7 @@
 """The CPU engine environment: what the lock file pins, where it is put, and how an engine is started from it."""
 
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -54,6 +55,17 @@ def test_another_lock_file_is_another_environment(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(environment, "_PROJECT", tmp_path)
 
     assert before.parent == tmp_path
+    assert engine_environment().root != before
+
+
+def test_another_plugin_is_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TANDEM_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(FOLDER, tmp_path / "engine")
+    monkeypatch.setattr(environment, "_PROJECT", tmp_path / "engine")
+    before = engine_environment().root
+    with (tmp_path / "engine" / "unlocked" / "plugin.py").open("a") as file:
+        file.write("# changed\n")
+
     assert engine_environment().root != before
 
 

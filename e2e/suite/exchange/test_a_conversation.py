@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A conversation with decode only: what it answers, what each engine computed for it, and what was moved."""
 
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,6 +117,13 @@ def test_two_tenants_with_salts_have_no_block_in_common(pair: Pair, reference: R
     assert one.text == other.text == reference.texts[prompt]
     assert other.account["cached"] == 0
     assert other.account["computed_by_prefill"] == prompt.tokens
+
+
+def test_an_engine_computes_on_the_core_that_it_is_bound_to_and_on_no_other(pair: Pair) -> None:
+    for engine in (pair.prefill, pair.decode):
+        titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0] for pid in engine.processes()}
+        (worker,) = [pid for pid, title in titles.items() if title.startswith(b"VLLM::Worker")]
+        assert os.sched_getaffinity(worker) == {int(engine.spec.core)}
 
 
 def test_idle_engines_sleep(pair: Pair) -> None:

@@ -59,7 +59,7 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adapted]:
 
     everywhere = arguments(poet=POET, clerk=CLERK, moved=MOVED)
     at_prefill = arguments(poet=POET, moved="elsewhere")
-    ahead = unlocked(folder / "plugin", Unlocked.ASYNC_SCHEDULING)
+    ahead = unlocked(Unlocked.ASYNC_SCHEDULING)
     with running(build_environment(), folder / "model", folder) as engines:
         engines.start(
             plain=EngineSpec(None, core="0", arguments=everywhere),

@@ -26,7 +26,7 @@ def talked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         folder / "model",
         block=BLOCK,
         arguments=("--attention-backend", "CPU_MLA"),
-        environment=unlocked(folder / "plugin", Unlocked.MLA_PREFIX_CACHING),
+        environment=unlocked(Unlocked.MLA_PREFIX_CACHING),
         tensor_parallel=request.param,
     )
     with talk(kind, folder) as of:

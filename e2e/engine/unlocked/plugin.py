@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Has vLLM's CPU platform leave on what it turns off for every engine, where its code can do it all the same.
 
-A plugin of vLLM's own kind (`vllm.general_plugins`), for tests only; it runs in the engine's processes. What
-`platforms/cpu.py` of vLLM 0.32.0 turns off in `check_and_update_config`, whatever the command line says:
+A plugin of vLLM's own kind (`vllm.general_plugins`), for tests and for trying things; it runs in the engine's processes.
+What `platforms/cpu.py` of vLLM 0.32.0 turns off in `check_and_update_config`, whatever command line and environment say:
 
+* processes that are forked. It has each started anew, and each imports for ten seconds. A fork takes over how many threads
+  its parent's OpenMP has, and on which cores, which a new process reads from the environment: both are set before;
 * prefix caching and chunked prefill of MLA models, unless the CPU has AMX. The reference backend has all that they need:
   `gather_mla_context_cache_cpu` in `_custom_ops.py`, `_merge_attn_states_torch` in `v1/attention/ops/merge_attn_states.py`;
 * asynchronous scheduling ("not required on CPU"). Scheduler and executor know nothing of the device; only the model
@@ -12,19 +14,22 @@ A plugin of vLLM's own kind (`vllm.general_plugins`), for tests only; it runs in
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 from vllm.platforms.cpu import CpuPlatform
+from vllm.utils.ompmultiprocessing import OMPProcessManager
 
-from e2e.engine.unlocked import VARIABLE, Unlocked
+from . import VARIABLE, Unlocked
 
 
 def register() -> None:
     """What vLLM calls in each of its processes, before it makes its configuration."""
-    what = {Unlocked(name) for name in os.environ[VARIABLE].split(",")}
+    what = {Unlocked(name) for name in os.environ.get(VARIABLE, "").split(",") if name}
     CpuPlatform.check_and_update_config = _leaving_on(what, CpuPlatform.check_and_update_config)
+    if Unlocked.FORK in what:
+        OMPProcessManager.configure_omp_envs = _forking_on_its_cores(OMPProcessManager.configure_omp_envs)
     if Unlocked.ASYNC_SCHEDULING in what:
         torch.cuda.Event = torch.cuda.Stream = torch.cuda.current_stream = _Done
         torch.cuda.stream = _on
@@ -39,8 +44,27 @@ def _leaving_on(what: set[Unlocked], turn_off: Callable[[Any], None]) -> Callabl
             scheduling.enable_chunked_prefill, scheduling.max_num_batched_tokens, cache.enable_prefix_caching = asked
         if Unlocked.ASYNC_SCHEDULING in what:
             scheduling.async_scheduling = True
+        if Unlocked.FORK in what:
+            os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
 
     return staticmethod(check_and_update_config)
+
+
+def _forking_on_its_cores(configure: Callable[..., AbstractContextManager[None]]) -> Callable[..., Any]:
+    @contextmanager
+    def configure_omp_envs(self: Any, rank: int, local_rank: int) -> Iterator[None]:
+        before = os.sched_getaffinity(0)
+        # vLLM's worker says that a pool that was used must not be forked, and that one which was only sized may be.
+        if not self.skip_setup:
+            torch.set_num_threads(len(self.cpu_lists[local_rank]))
+            os.sched_setaffinity(0, self.cpu_lists[local_rank])
+        try:
+            with configure(self, rank, local_rank):
+                yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+    return configure_omp_envs
 
 
 class _Done:
