@@ -116,6 +116,17 @@ def taint(kubectl: Kubectl, pod: str, key: str) -> None:
 def _tolerated(kubectl: Kubectl, leaving: dict[str, Any], key: str) -> Iterator[str]:
     """All other pods of the node have a toleration for this; at the end there is no such taint. The node's name."""
     node = leaving["spec"]["nodeName"]
+    # A pod that comes after the list was read would have to leave as well.
+    kubectl.run("taint", "nodes", node, f"{key}=:NoSchedule")
+    try:
+        _have_tolerated(kubectl, leaving, key)
+        yield node
+    finally:
+        kubectl.run("taint", "nodes", node, f"{key}-")
+
+
+def _have_tolerated(kubectl: Kubectl, leaving: dict[str, Any], key: str) -> None:
+    node = leaving["spec"]["nodeName"]
     listed = kubectl.run("get", "pods", "--all-namespaces", f"--field-selector=spec.nodeName={node}", "-o", "json")
     toleration = [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": key, "operator": "Exists"}}]
     for each in json.loads(listed)["items"]:
@@ -123,10 +134,6 @@ def _tolerated(kubectl: Kubectl, leaving: dict[str, Any], key: str) -> Iterator[
         if metadata["uid"] != leaving["metadata"]["uid"] and not metadata.get("deletionTimestamp"):
             where = ("--namespace", metadata["namespace"])
             kubectl.run("patch", "pod", metadata["name"], *where, "--type=json", "-p", json.dumps(toleration))
-    try:
-        yield node
-    finally:
-        kubectl.run("taint", "nodes", node, f"{key}:NoExecute-")
 
 
 def _pod(kubectl: Kubectl, name: str) -> dict[str, Any]:

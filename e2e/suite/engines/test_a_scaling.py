@@ -128,6 +128,20 @@ def next_turn(deployment: Deployment, held: Held) -> tuple[Turn, PoolsAccount]:
     return turn, settled_account(account, before, turn.prompt_tokens).since(before)
 
 
+@contextmanager
+def closed(deployment: Deployment) -> Iterator[None]:
+    """No pod starts while it lasts, so that a conversation can't go on at what takes the place of an engine that goes.
+
+    A prefill engine has little to finish, and its replacement may be ready before the streams of decode are at their ends.
+    """
+    key = "tandem.dev/closed"
+    deployment.kubectl.run("taint", "nodes", "--all", f"{key}=:NoSchedule")
+    try:
+        yield
+    finally:
+        deployment.kubectl.run("taint", "nodes", "--all", f"{key}:NoSchedule-")
+
+
 @pytest.fixture(scope="module")
 def wide(deployment: Deployment) -> Iterator[Deployment]:
     """With two engines of each role, and with one afterwards."""
@@ -147,7 +161,7 @@ def test_pods_that_are_drained_and_tainted_away_break_no_stream_and_their_conver
 ) -> None:
     kubectl, goes = wide.kubectl, [pod(wide, "prefill", 1), pod(wide, "decode", 1)]
     wait_until("both to know the other three", lambda: all(knows_all(wide, name) for name in goes), 120)
-    with front_door(wide.cluster, kubectl, wide.name) as url:
+    with front_door(wide.cluster, kubectl, wide.name) as url, closed(wide):
         held = held_by_the_last(wide, url)
         going = {
             each["metadata"]["uid"] for each in engine_pods(kubectl, wide.name) if each["metadata"]["name"] in goes
