@@ -42,7 +42,7 @@ test: setup check prepare ## Run every check and test but the longest, real clus
 	@$(PYTHON) -m e2e.testrun all $(PYTEST_ARGS)
 
 .PHONY: test-long
-test-long: prepare ## Run the end-to-end tests that `make test` leaves out for their time (about an hour)
+test-long: prepare ## Run the end-to-end tests that `make test` leaves out for their time (more than an hour)
 	@$(PYTHON) -m pytest -m long e2e/suite $(PYTEST_ARGS)
 
 .PHONY: unit

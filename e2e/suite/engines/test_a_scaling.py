@@ -24,6 +24,8 @@ from e2e.suite.engines.test_a_conversation import BLOCK, BLOCK_BYTES, peer_table
 from tandem_connector.contract.types import EngineState
 from tandem_operator.api.names import PEERS_ANNOTATION
 
+pytestmark = pytest.mark.long
+
 LONG = "; ".join(f"session {7919 * number % 10007} went back to prefill-{number % 5}" for number in range(10))
 """Some 300 tokens."""
 ANSWER = 300
@@ -188,7 +190,6 @@ def test_pods_that_are_drained_and_tainted_away_break_no_stream_and_their_conver
     assert value_of(moved, "tandem_blocks_received_total", purpose="move") >= held.tokens // BLOCK
 
 
-@pytest.mark.long
 def test_pods_that_are_scaled_down_without_moving_break_no_stream_and_their_conversations_are_computed_again(
     wide: Deployment,
 ) -> None:

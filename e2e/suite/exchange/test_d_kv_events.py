@@ -26,6 +26,8 @@ from tandem_connector.contract.environment import API_KEY
 from tandem_connector.contract.types import Role
 from tandem_connector.vllm.journal import read_journal
 
+pytestmark = pytest.mark.long
+
 Event = dict[str, Any]
 FIRST, MORE, AND_MORE = Prompt(21, 700), Prompt(22, 100), Prompt(23, 100)
 OUTPUT = 200

@@ -28,6 +28,8 @@ from tandem_connector import drain, probe
 from tandem_connector.contract.environment import DATA_PARALLEL, STATUS_FILE
 from tandem_connector.contract.types import Role
 
+pytestmark = pytest.mark.long
+
 RANKS = (0, 1)
 HOME = 1
 """Decode's rank that has the conversation."""

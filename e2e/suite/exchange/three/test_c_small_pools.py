@@ -6,6 +6,8 @@ import time
 import urllib.error
 from typing import Final
 
+import pytest
+
 from e2e.exchange.afterwards import nothing_is_held
 from e2e.exchange.asking import Meanwhile, ask_at_once, asking, hang_up
 from e2e.exchange.engine import Engine
@@ -13,6 +15,8 @@ from e2e.exchange.numbers import value_of
 from e2e.exchange.prompts import Prompt, ask
 from e2e.suite.exchange.conftest import CROWD, CROWD_OUTPUT, Reference
 from e2e.suite.exchange.three.conftest import Three
+
+pytestmark = pytest.mark.long
 
 SETTLES_WITHIN: Final = 30.0
 ABORTS_AT_DECODE, ABORTS_AT_PREFILL = 130, 70

@@ -31,6 +31,8 @@ from e2e.exchange.window import (
 from e2e.suite.exchange.conftest import CROWD, Reference
 from e2e.suite.exchange.three.conftest import PATIENCE, Three
 
+pytestmark = pytest.mark.long
+
 ROUNDING = 1e-3
 """Most by which the same token's KV differs when it was computed in other company. Other tokens' differ by more than 1."""
 PROMPT_TOKENS = 900
