@@ -119,14 +119,13 @@ def _tolerated(kubectl: Kubectl, leaving: dict[str, Any], key: str) -> Iterator[
     # A pod that comes after the list was read would have to leave as well.
     kubectl.run("taint", "nodes", node, f"{key}=:NoSchedule")
     try:
-        _have_tolerated(kubectl, leaving, key)
+        _have_tolerated(kubectl, node, leaving, key)
         yield node
     finally:
         kubectl.run("taint", "nodes", node, f"{key}-")
 
 
-def _have_tolerated(kubectl: Kubectl, leaving: dict[str, Any], key: str) -> None:
-    node = leaving["spec"]["nodeName"]
+def _have_tolerated(kubectl: Kubectl, node: str, leaving: dict[str, Any], key: str) -> None:
     listed = kubectl.run("get", "pods", "--all-namespaces", f"--field-selector=spec.nodeName={node}", "-o", "json")
     toleration = [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": key, "operator": "Exists"}}]
     for each in json.loads(listed)["items"]:
