@@ -45,6 +45,8 @@ class Answer:
     account: dict[str, Any]
     """The connector's account of the turn; empty from an engine without one."""
     tokens: tuple[int, ...]
+    id: str
+    """The response's; the names that engines give the request have it in them."""
 
 
 def ask(
@@ -72,4 +74,4 @@ def ask(
     answer = engine.post("/v1/completions", body, timeout=timeout, rank=rank)
     (choice,) = answer["choices"]
     account = (answer.get("kv_transfer_params") or {}).get("tandem", {})
-    return Answer(choice["text"], account, tuple(choice["token_ids"]))
+    return Answer(choice["text"], account, tuple(choice["token_ids"]), answer["id"])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A control plane without a node: several at once, no root, nothing left."""
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -70,9 +68,8 @@ def test_after_a_crash_it_comes_up_again_empty(tmp_path: Path) -> None:
         cluster.up()
         Kubectl(cluster).apply(a_config_map("before-the-crash"))
         before = processes.running(state)
-        for process in before:
-            if process.name != "kube-scheduler":
-                os.kill(process.pid, signal.SIGKILL)
+        for name in {process.name for process in before} - {"kube-scheduler"}:
+            processes.end(state, only=name)
 
         cluster.up()
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node goes without a trace, however it ended."""
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -22,15 +20,6 @@ def run_a_pod(cluster: LocalCluster) -> None:
     kubectl = Kubectl(cluster)
     kubectl.apply(*web_servers("web", replicas=1))
     wait_until("the server", lambda: is_ready(kubectl, "web-0"), timeout=180)
-
-
-def kill_everything(state: Path) -> None:
-    """As the kernel does when memory runs out, in no order."""
-    for process in processes.running(state):
-        try:
-            os.kill(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
 
 
 def test_down_leaves_no_process_mount_link_rule_or_file(tmp_path: Path, no_other_node: None) -> None:
@@ -55,7 +44,7 @@ def test_after_everything_was_killed_it_comes_up_again(tmp_path: Path, no_other_
     try:
         cluster.up()
         run_a_pod(cluster)
-        kill_everything(tmp_path / "a node")
+        processes.end(tmp_path / "a node")
 
         cluster.up()
 
@@ -69,9 +58,7 @@ def test_after_one_program_was_killed_it_comes_up_again(tmp_path: Path, no_other
     cluster = LocalCluster(tmp_path / "a node")
     try:
         cluster.up()
-        for process in processes.running(tmp_path / "a node"):
-            if process.name == "containerd":
-                os.kill(process.pid, signal.SIGKILL)
+        processes.end(tmp_path / "a node", only="containerd")
 
         cluster.up()
 

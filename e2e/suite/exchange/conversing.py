@@ -9,6 +9,7 @@ from e2e.conversation import Turn, held
 from e2e.engine.model import MODEL_NAME
 from e2e.exchange.engines import BLOCK_SIZE, Engine
 from e2e.exchange.numbers import value_of
+from e2e.exchange.prompts import Answer
 from tandem_connector.asking.wire import RANK_HEADER
 
 _LANDING: Final = 10.0
@@ -80,6 +81,18 @@ def excess(talk: Held, block: int = BLOCK_SIZE) -> list[str]:
         if landed != came:
             found.append(f"{landed} blocks were at prefill, and decode had filled {came}")
     return found
+
+
+def prefilled(answer: Answer, prefill: Engine) -> dict[str, Any]:
+    """Prefill's own account of the turn that decode answered.
+
+    Decode's has of it only what prefill's response has said by decode's last token, and that may come later.
+    """
+    return wait_until(
+        "prefill to end its turn",
+        lambda: next((turn for turn in prefill.turns() if answer.id in turn["request"]), None),
+        _LANDING,
+    )
 
 
 def moved(writer: Engine, receiver: Engine, purpose: str) -> tuple[float, float]:

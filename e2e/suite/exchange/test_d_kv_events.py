@@ -201,7 +201,7 @@ def test_so_is_what_prefill_fetches_after_its_cache_was_cleared(story: Story) ->
 
 def test_prefill_takes_what_decode_asks_for_with_the_key_of_both(story: Story) -> None:
     assert [turn["local"] for turn in story.decode_turns] == ["", "", ""]
-    assert [turn["computed_by_prefill"] > 0 for turn in story.decode_turns] == [True, True, True]
+    assert [turn["computed"] > 0 for turn in story.prefill_turns] == [True, True, True]
 
 
 def test_what_decode_holds_is_fetched_before_anything_is_measured(story: Story) -> None:

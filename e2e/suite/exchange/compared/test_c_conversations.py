@@ -14,6 +14,7 @@ from e2e.exchange.engines import BLOCK_SIZE, Engine
 from e2e.exchange.numbers import value_of
 from e2e.exchange.prompts import Answer, ask
 from e2e.suite.exchange.compared.conftest import Compared
+from e2e.suite.exchange.conversing import prefilled
 
 
 def whole_blocks(tokens: int) -> int:
@@ -41,12 +42,11 @@ def said(compared: Compared, ids: Sequence[int], *, output: int = 96, by: Engine
         return compared.same(ids, output=output, by=by)
 
 
-def only_new_tokens_were_computed(answer: Answer, prompt: Sequence[int], known: int) -> None:
+def only_new_tokens_were_computed(compared: Compared, answer: Answer, prompt: Sequence[int], known: int) -> None:
     """Of a prompt whose first `known` tokens are known: the others, and less than a block more at each engine."""
-    account = answer.account
-    assert account["local"] == ""
-    assert account["computed_by_prefill"] == len(prompt) - whole_blocks(known)
-    assert account["computed"] == len(prompt) - whole_blocks(len(prompt) - 1)
+    assert answer.account["local"] == ""
+    assert prefilled(answer, compared.prefill)["computed"] == len(prompt) - whole_blocks(known)
+    assert answer.account["computed"] == len(prompt) - whole_blocks(len(prompt) - 1)
 
 
 def test_a_history_that_was_edited_in_its_middle_is_known_up_to_there(compared: Compared) -> None:
@@ -55,7 +55,7 @@ def test_a_history_that_was_edited_in_its_middle_is_known_up_to_there(compared: 
     other_middle = compared.ids(405, 150)
     edited = [*start, *other_middle, *end, *first.tokens, *more]
     answer = compared.same(edited)
-    only_new_tokens_were_computed(answer, edited, known=len(start))
+    only_new_tokens_were_computed(compared, answer, edited, known=len(start))
     assert answer.account["cached"] == whole_blocks(len(start))
 
 
@@ -63,9 +63,9 @@ def test_a_history_without_its_reasoning_is_known_up_to_there(compared: Compared
     ids, more = compared.ids(411, 300), compared.ids(412, 60)
     first = said(compared, ids)
     stripped = [*ids, *first.tokens[64:], *more]
-    only_new_tokens_were_computed(compared.same(stripped), stripped, known=len(ids))
+    only_new_tokens_were_computed(compared, compared.same(stripped), stripped, known=len(ids))
     second = [*ids, *first.tokens, *more]
-    only_new_tokens_were_computed(compared.same(second), second, known=len(ids) + len(first.tokens) - 1)
+    only_new_tokens_were_computed(compared, compared.same(second), second, known=len(ids) + len(first.tokens) - 1)
 
 
 def test_two_branches_of_one_turn_are_both_known_up_to_it(compared: Compared) -> None:
@@ -77,7 +77,7 @@ def test_two_branches_of_one_turn_are_both_known_up_to_it(compared: Compared) ->
     with ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(compared.same, branches))
     for branch, answer in zip(branches, answers, strict=True):
-        only_new_tokens_were_computed(answer, branch, known=len(ids) + len(first.tokens) - 1)
+        only_new_tokens_were_computed(compared, answer, branch, known=len(ids) + len(first.tokens) - 1)
 
 
 def test_a_conversation_that_lands_on_another_decode_engine_is_found_on_prefill(compared: Compared) -> None:
@@ -88,13 +88,13 @@ def test_a_conversation_that_lands_on_another_decode_engine_is_found_on_prefill(
 
     with all_comes_back(compared, len(second), 96):
         answer = compared.same(second, output=96, by=compared.second)
-    only_new_tokens_were_computed(answer, second, known)
+    only_new_tokens_were_computed(compared, answer, second, known)
     assert (answer.account["cached"], answer.account["received"]) == (0, {"forward": whole_blocks(len(second) - 1)})
 
     # And back: the first engine lacks what was said at the other one, and has the rest.
     third = [*second, *answer.tokens, *compared.ids(433, 100)]
     back = compared.same(third)
-    only_new_tokens_were_computed(back, third, len(second) + len(answer.tokens) - 1)
+    only_new_tokens_were_computed(compared, back, third, len(second) + len(answer.tokens) - 1)
     assert back.account["cached"] == whole_blocks(known)
 
 
@@ -109,7 +109,7 @@ def test_an_answer_that_a_stop_string_cut_is_known_in_the_next_turn(compared: Co
         assert streamed(compared.decode, ids, stop) == cut == streamed(compared.plain, ids, stop)
 
     continued = [*ids, *spoken.tokens, *compared.ids(442, 100)]
-    only_new_tokens_were_computed(compared.same(continued), continued, known=len(ids) + output - 1)
+    only_new_tokens_were_computed(compared, compared.same(continued), continued, known=len(ids) + output - 1)
 
 
 def streamed(engine: Engine, ids: list[int], stop: str) -> str:

@@ -25,7 +25,7 @@ from e2e.exchange.afterwards import nothing_is_held
 from e2e.exchange.engines import BLOCK_SIZE, Engine, EngineSpec, running
 from e2e.exchange.prompts import Prompt, ask
 from e2e.suite.exchange.conftest import EVERY_PREFILL
-from e2e.suite.exchange.conversing import converse, excess, moved
+from e2e.suite.exchange.conversing import converse, excess, moved, prefilled
 from e2e.suite.exchange.test_b_faults import Asking, a_client
 from tandem_connector.contract.types import Role
 from tandem_connector.vllm.journal import read_journal
@@ -109,7 +109,7 @@ def test_with_an_adapter_and_without_it_no_block_is_shared(adapted: Adapted) -> 
     assert with_it.text != without_it.text
     for answer in (with_it, without_it):
         assert answer.account["cached"] == 0
-        assert answer.account["computed_by_prefill"] == prompt.tokens
+        assert prefilled(answer, adapted.prefill)["computed"] == prompt.tokens
         assert answer.account["received"] == {"forward": (prompt.tokens - 1) // BLOCK_SIZE * BLOCK_SIZE}
 
 

@@ -23,7 +23,7 @@ from e2e.exchange.numbers import value_of
 from e2e.exchange.processes import named
 from e2e.exchange.prompts import ask
 from e2e.suite.exchange.conftest import EVERY_PREFILL, PROMPTS, Reference
-from e2e.suite.exchange.conversing import Held, converse, excess
+from e2e.suite.exchange.conversing import Held, converse, excess, prefilled
 from tandem_connector import drain, probe
 from tandem_connector.contract.environment import DATA_PARALLEL, STATUS_FILE
 from tandem_connector.contract.types import Role
@@ -118,7 +118,7 @@ def test_a_conversation_that_comes_to_another_rank_is_computed_by_the_same_prefi
         answer = ask(decode, ids, rank=rank)
         assert answer.text == reference.texts[prompt]
         assert answer.account["received"] == {"forward": blocks * BLOCK_SIZE}
-        assert answer.account["computed_by_prefill"] == computed
+        assert prefilled(answer, prefill)["computed"] == computed
 
 
 def test_prompts_that_come_at_one_time_are_shared_out_among_the_ranks_and_none_is_computed_by_another_than_was_asked(
