@@ -12,6 +12,7 @@ from e2e.cluster.local.cluster import LocalCluster
 from e2e.cluster.local.state import Profile
 from e2e.cluster.progress import wait_until
 from e2e.cluster.tools import run_helm
+from e2e.exchange.numbers import value_of
 from e2e.installation import CHART
 from e2e.kubectl import Kubectl
 from e2e.suite.cluster.workloads import is_ready, pod_for_gpus
@@ -112,3 +113,21 @@ def test_simulated_nodes_come_and_go_with_their_number(tmp_path: Path) -> None:
         assert [node["metadata"]["name"] for node in kubectl.list("nodes")] == ["p5en-0"]
     finally:
         a_control_plane(state).down()
+
+
+def test_a_simulated_pod_is_deleted_once_so_that_none_which_takes_its_name_goes_with_it(tmp_path: Path) -> None:
+    names = [f"pod-{number}" for number in range(20)]
+    cluster = a_control_plane(tmp_path / "state", simulated_nodes=3)
+    try:
+        cluster.up()
+        kubectl = Kubectl(cluster)
+        kubectl.apply(*(pod_for_gpus(name, gpus=1) for name in names))
+        wait_until("the pods", lambda: all(is_ready(kubectl, name) for name in names), timeout=30)
+        kubectl.run("delete", "pod", *names)
+        metrics = kubectl.run("get", "--raw", "/metrics")
+    finally:
+        cluster.down()
+
+    by_us_and_by_the_simulated_kubelet = 2 * len(names)
+    deleted = value_of(metrics, "apiserver_request_total", verb="DELETE", resource="pods")
+    assert deleted == by_us_and_by_the_simulated_kubelet

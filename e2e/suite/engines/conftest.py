@@ -73,13 +73,13 @@ class Deployment:
         return {pod["metadata"]["uid"] for pod in engine_pods(self.kubectl, self.name)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> list[Turn]:
     """The conversation as a plain engine answers it, before anything else takes the cores."""
     return plain_answers(build_environment(), cached_model(), tmp_path_factory.mktemp("reference"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(reference: list[Turn]) -> Iterator[Cluster]:
     """A cluster of its own with images and operator. A cluster that the demo left is ended first."""
     cluster = chosen_cluster()
@@ -93,7 +93,7 @@ def cluster(reference: list[Turn]) -> Iterator[Cluster]:
         cluster.down()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def deployment(cluster: Cluster) -> Deployment:
     """The CPU sample, ready, which says no more of JSON than it has to."""
     kubectl = Kubectl(cluster)
