@@ -24,8 +24,6 @@ from e2e.suite.engines.test_a_conversation import BLOCK, BLOCK_BYTES, peer_table
 from tandem_connector.contract.types import EngineState
 from tandem_operator.api.names import PEERS_ANNOTATION
 
-pytestmark = pytest.mark.long
-
 LONG = "; ".join(f"session {7919 * number % 10007} went back to prefill-{number % 5}" for number in range(10))
 """Some 300 tokens."""
 ANSWER = 300
