@@ -6,11 +6,12 @@ Each can be made, and at the end all tables are what the plan says.
 
 import asyncio
 import time
+from itertools import count
 
 import pytest
 
 from e2e.chaos.topology.carry_out import Carrier
-from e2e.chaos.topology.changes import Bounds, Chooser, Kind
+from e2e.chaos.topology.changes import Bounds, Change, Chooser, Kind
 from e2e.chaos.topology.changing import Changing
 from e2e.chaos.topology.pods import Pods
 from e2e.chaos.topology.tables import unwritten
@@ -33,6 +34,9 @@ WITHIN = 300.0
 """Seconds."""
 
 
+TWO = Bounds(role=2, total=4)
+
+
 async def each_once(changing: Changing, roles: int) -> None:
     """Until every kind of change was made in so many roles, or one could not be made."""
     end = time.monotonic() + WITHIN
@@ -42,6 +46,11 @@ async def each_once(changing: Changing, roles: int) -> None:
         await asyncio.sleep(0.2)
 
 
+def is_down(change: Change | None) -> bool:
+    """Whether it needs the operator, which passes a scaler's number on to its set."""
+    return change is not None and change.kind is Kind.DOWN
+
+
 def test_every_planned_way_of_coming_and_going_can_be_gone_and_leaves_the_tables_as_the_plan_says(
     kubectl: Kubectl, replica: OperatorProcess
 ) -> None:
@@ -49,7 +58,7 @@ def test_every_planned_way_of_coming_and_going_can_be_gone_and_leaves_the_tables
     wait_for(kubectl, "Ready")
     with Pods(kubectl, "qwen") as pods:
         wait_until("four engines to be seen", lambda: sum(pod.ready for pod in pods.seen()) == 4, 60)
-        changing = Changing(pods, Carrier(kubectl, "qwen"), Chooser(1), Bounds(role=2, total=4), print)
+        changing = Changing(pods, Carrier(kubectl, "qwen"), Chooser(1), TWO, print)
         asyncio.run(each_once(changing, len(Role)))
         removals = sum(change.kind.removes for change in changing.made)
         try:
@@ -64,3 +73,16 @@ def test_every_planned_way_of_coming_and_going_can_be_gone_and_leaves_the_tables
     replica.stop()
     kubectl.run("annotate", "pod", "qwen-decode-0", f"{PEERS_ANNOTATION}-")
     assert "qwen-decode-0" in (unwritten(kubectl, "qwen") or "")
+
+
+def test_a_change_of_which_nothing_comes_is_told_as_undone(kubectl: Kubectl, replica: OperatorProcess) -> None:
+    kubectl.apply(a_resource(prefill=TWO_AT_MOST, decode=TWO_AT_MOST))
+    wait_for(kubectl, "Ready")
+    replica.stop()
+    with Pods(kubectl, "qwen") as pods:
+        wait_until("four engines to be seen", lambda: sum(pod.ready for pod in pods.seen()) == 4, 60)
+        seed = next(seed for seed in count() if is_down(Chooser(seed).next(pods.seen(), TWO)))
+        changing = Changing(pods, Carrier(kubectl, "qwen"), Chooser(seed), TWO, print)
+        asyncio.run(changing.look())
+    assert changing.made == []
+    assert [each.partition(": ")[2] for each in changing.undone] == ["nothing came of it"]

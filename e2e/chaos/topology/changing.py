@@ -11,7 +11,7 @@ from e2e.chaos.topology.pods import Pods
 from e2e.cluster.interface import GaveUpError
 from e2e.kubectl import KubectlError
 
-_LOOKS = 100
+_LOOKS = 300
 """A tenth of a second apart, for a change that was made to be told."""
 
 
@@ -51,15 +51,18 @@ class Changing:
         except (KubectlError, GaveUpError, subprocess.TimeoutExpired) as error:
             self.undone.append(f"{change.kind} {change.pod}: {error}")
             return
-        self.made.append(change)
-        await self._told(change.pod, before)
+        if await self._is_told(change.pod, before):
+            self.made.append(change)
+        else:
+            self.undone.append(f"{change.kind} {change.pod}: nothing came of it")
 
-    async def _told(self, pod: str, before: set[str]) -> None:
-        """Wait until the watch has it: what comes next is chosen from what is seen."""
+    async def _is_told(self, pod: str, before: set[str]) -> bool:
+        """Wait until the watch has it, as what comes next is chosen from what is seen; whether it has."""
         for _ in range(_LOOKS):
             if self._there(pod) != before:
-                return
+                return True
             await asyncio.sleep(0.1)
+        return False
 
     def _there(self, name: str) -> set[str]:
         """UIDs of pods of this name that aren't being deleted."""
