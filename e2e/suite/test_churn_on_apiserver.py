@@ -30,11 +30,9 @@ pytestmark = [
 ]  # The first test may have to build Kubernetes.
 
 TWO_AT_MOST = {"parallelism": {"tensor": 4}, "replicas": 2, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}
+TWO = Bounds(role=2, total=4)
 WITHIN = 300.0
 """Seconds."""
-
-
-TWO = Bounds(role=2, total=4)
 
 
 async def each_once(changing: Changing, roles: int) -> None:

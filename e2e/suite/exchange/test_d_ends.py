@@ -18,6 +18,7 @@ from e2e.exchange.engines import BLOCK_SIZE, Engine, Engines, EngineSpec, runnin
 from e2e.exchange.numbers import value_of
 from e2e.exchange.prompts import Prompt, ask
 from e2e.suite.exchange.conftest import EVERY_PREFILL, PROMPTS, Reference
+from e2e.suite.exchange.conversing import prefilled
 from e2e.suite.exchange.test_b_faults import Asking
 from tandem_connector import drain, probe
 from tandem_connector.contract.types import Role
@@ -73,7 +74,7 @@ def moved(engines: Engines, model: Path) -> Moved:
     taken = _taken(second)
     prompt = turn + Prompt(70, 150).ids(model)
     answer = ask(second, prompt)
-    return Moved(turn, prompt, taken, answer.text, answer.account, engines["prefill"].turns()[-1])
+    return Moved(turn, prompt, taken, answer.text, answer.account, prefilled(answer, engines["prefill"]))
 
 
 def _with_answer(engine: Engine, ids: list[int]) -> list[int]:
