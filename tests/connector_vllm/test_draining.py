@@ -30,6 +30,11 @@ class Ending:
         self.draining.reached(peer, self.engine.now)
         return self
 
+    def silent(self, peer: EngineId = PEER) -> "Ending":
+        self.draining.falls_silent(peer, self.engine.now)
+        self.engine.exchange.peer_silent(peer, self.engine.now)
+        return self
+
     def offered(self) -> list[tuple[int, str]]:
         """Position and first name of each offer, all of moves."""
         offers = [message for message in self.engine.messages() if isinstance(message, Offer)]
@@ -101,6 +106,22 @@ def test_all_is_offered_to_another_successor_and_again_to_one_that_was_lost() ->
     ending.engine.exchange.peer_back(OTHER, ending.engine.now)
     ending.draining.reached(OTHER, ending.engine.now)
     assert ending.offered() == BOTH
+
+
+def test_one_that_falls_silent_while_it_is_moved_to_is_waited_for_and_no_longer_than_one_that_has_not_joined() -> None:
+    ending = Ending().joined().told().silent()
+    ending.offered()
+    assert ending.stage() is DRAINING
+    ending.engine.exchange.peer_back(PEER, ending.engine.now)
+    ending.draining.reached(PEER, ending.engine.now)
+    assert ending.offered() == BOTH
+    assert ending.silent().later(SUCCESSOR_WITHIN - 1).stage() is DRAINING
+    assert ending.later(1).stage() is DRAINED
+
+
+def test_one_that_falls_silent_when_all_was_moved_is_not_waited_for() -> None:
+    ending = Ending().joined().told().hears(1, 2)
+    assert ending.silent().stage() is DRAINED
 
 
 def test_what_a_request_adds_is_offered_at_its_end() -> None:

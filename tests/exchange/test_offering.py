@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an engine offers: a turn's blocks in batches and at its end, and its whole cache when it drains."""
 
-from tandem_connector.contract.messages import MAX_BLOCKS, CancelAck, Offer, Purpose, Took, Want
+from tandem_connector.contract.messages import MAX_BLOCKS, Cancel, CancelAck, Offer, Purpose, Took, Want
 from tandem_connector.contract.types import OfferId, WantId
 from tandem_connector.exchange.commands import MoveEnded
 from tandem_connector.exchange.settings import ExchangeSettings
@@ -169,13 +169,51 @@ def test_a_move_fills_no_more_than_a_part_of_the_successors_pool() -> None:
     assert engine.wrote(write).take(MoveEnded) == [MoveEnded(PEER, offered=3, written=3)]
 
 
-def test_a_move_goes_on_when_an_answer_is_lost() -> None:
+def test_an_offer_that_is_not_answered_is_made_again_and_no_more_when_that_was_in_vain_too() -> None:
     engine = draining()
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 3)), OfferedRun(7, names(7, 8))], engine.now)
     engine.messages()
     assert engine.at(1.9).messages() == []
-    assert engine.at(0.1).messages() == [move(2, 7, 7, 8)]
-    assert engine.at(2.0).take(MoveEnded) == [MoveEnded(PEER, offered=4, written=0)]
+    assert engine.at(0.1).messages() == [move(2, 0, 0, 3)]
+    assert engine.at(2.0).take(MoveEnded) == [MoveEnded(PEER, offered=0, written=0)]
+
+
+def test_an_offer_that_is_answered_the_second_time_is_moved_and_so_is_what_follows() -> None:
+    engine = draining()
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 3)), OfferedRun(7, names(7, 8))], engine.now)
+    engine.at(2.0).commands()
+    (write,) = engine.hears(answer(2, 0, 3)).writes()
+    assert engine.wrote(write).messages() == [move(3, 7, 7, 8)]
+    assert engine.hears(Took(OfferId(3), left=0)).take(MoveEnded) == [MoveEnded(PEER, offered=4, written=3)]
+
+
+def test_of_what_is_not_written_in_its_time_half_as_much_is_offered_at_one_time() -> None:
+    engine = draining()
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 4))], engine.now)
+    engine.commands()
+    (slow,) = engine.hears(answer(1, 0, 3)).hears(Took(OfferId(1), left=0)).writes()
+    assert engine.at(5.0).hears(Cancel(WantId(1))).messages() == []
+    assert engine.wrote(slow).messages() == [CancelAck(WantId(1)), move(2, 0, 0, 1)]
+    assert engine.hears(Took(OfferId(2), left=0)).messages() == [move(3, 1, 1, 2)]
+
+
+def test_what_could_not_be_written_is_offered_again_and_not_for_ever() -> None:
+    engine = draining()
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 2))], engine.now)
+    engine.commands()
+    (write,) = engine.hears(answer(1, 0, 2)).hears(Took(OfferId(1), left=0)).writes()
+    assert move(2, 0, 0, 1) in engine.wrote(write, written=False).messages()
+    (write,) = engine.hears(answer(2, 0, 1)).hears(Took(OfferId(2), left=0)).writes()
+    assert engine.wrote(write, written=False).take(MoveEnded) == [MoveEnded(PEER, offered=0, written=0)]
+
+
+def test_a_want_that_comes_when_its_offer_was_made_again_is_seen_to_its_end() -> None:
+    engine = draining()
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 2))], engine.now)
+    engine.at(2.0).commands()
+    (write,) = engine.hears(answer(1, 0, 2)).hears(Took(OfferId(1), left=0)).writes()
+    assert engine.hears(Took(OfferId(2), left=0)).commands() == []
+    assert move(3, 0, 0, 1) in engine.wrote(write, written=False).messages()
 
 
 def test_a_move_that_is_asked_for_again_is_one_move() -> None:
@@ -183,7 +221,7 @@ def test_a_move_that_is_asked_for_again_is_one_move() -> None:
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 3))], engine.now)
     engine.exchange.move(PEER, [OfferedRun(3, names(3, 4))], engine.now)
     assert engine.messages() == [move(1, 0, 0, 3)]
-    assert engine.at(2.0).messages() == [move(2, 3, 3, 4)]
+    assert engine.hears(Took(OfferId(1), left=0)).messages() == [move(2, 3, 3, 4)]
 
 
 def test_a_move_ends_with_its_successor() -> None:

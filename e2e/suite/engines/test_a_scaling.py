@@ -53,8 +53,9 @@ def uids(deployment: Deployment) -> set[str]:
 
 
 def knows_all(deployment: Deployment, name: str) -> bool:
-    """Whether the engine can read that all three others are ready."""
-    return [peer.state for peer in peer_table(deployment, name).peers] == [EngineState.READY] * 3
+    """Whether the engine can read that all three others are ready, and who gets what it holds."""
+    table = peer_table(deployment, name)
+    return table.heir is not None and [peer.state for peer in table.peers] == [EngineState.READY] * 3
 
 
 def is_told(deployment: Deployment, name: str) -> bool:
@@ -176,6 +177,8 @@ def test_pods_that_are_drained_and_tainted_away_break_no_stream_and_their_conver
             removal.result()
         assert not going & uids(wide)
 
+        heir = kubectl.pod_http(pod(wide, "decode", 0), ENGINE_PORT, "/metrics")
+        assert value_of(heir, "tandem_blocks_received_total", purpose="move") >= held.tokens // BLOCK
         turn, cost = next_turn(wide, held)
     new = turn.prompt_tokens - held.tokens
     assert (cost.prefill.computed, cost.prefill.cached) == (new, held.tokens)
@@ -184,8 +187,6 @@ def test_pods_that_are_drained_and_tainted_away_break_no_stream_and_their_conver
         cost.decode.received_bytes
         == (turn.prompt_tokens - 1) // BLOCK * BLOCK_BYTES - held.tokens // BLOCK * BLOCK_BYTES
     )
-    moved = kubectl.pod_http(pod(wide, "decode", 0), ENGINE_PORT, "/metrics")
-    assert value_of(moved, "tandem_blocks_received_total", purpose="move") >= held.tokens // BLOCK
 
 
 def test_pods_that_are_scaled_down_without_moving_break_no_stream_and_their_conversations_are_computed_again(

@@ -198,6 +198,10 @@ class Exchange:
         """Offer these, the most recently used first, as fast as the successor takes them; ends with `MoveEnded`."""
         self._moving.start(successor, runs, now)
 
+    def moves_to(self, successor: EngineId) -> bool:
+        """Whether something is being offered to it by `move`."""
+        return self._moving.goes_to(successor)
+
     def drain(self) -> None:
         """The engine will end: it takes nothing more of what peers offer."""
         self._draining = True

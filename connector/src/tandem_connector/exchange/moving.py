@@ -9,7 +9,7 @@ from itertools import groupby
 from tandem_connector.contract.types import OfferId
 from tandem_connector.exchange.commands import MoveEnded
 from tandem_connector.exchange.offering import Offering
-from tandem_connector.exchange.served_want import ServedWant
+from tandem_connector.exchange.served_want import ServedState, ServedWant
 from tandem_connector.exchange.shared import Shared
 from tandem_connector.exchange.timers import Timers
 from tandem_connector.exchange.types import EngineId, OfferedRun, Purpose, Seconds
@@ -30,12 +30,16 @@ class _Offered:
 class _Move:
     most: int
     """Blocks that may be written in all."""
-    runs: deque[OfferedRun]
+    batch: int
+    """Blocks that may be on offer at one time: fewer from each time on in which they don't come over within a want's time."""
+    runs: deque[OfferedRun] = field(default_factory=deque)
     on_offer: dict[OfferId, _Offered] = field(default_factory=dict)
+    unanswered: dict[OfferId, _Offered] = field(default_factory=dict)
+    """Were made again; a want may answer them yet."""
     offered: int = 0
     written: int = 0
-    full: int = 0
-    """How often in a row nothing was written because there was no room."""
+    in_vain: int = 0
+    """How many offers in a row were not taken whole, with nothing of them written."""
 
     @property
     def blocks_on_offer(self) -> int:
@@ -45,8 +49,9 @@ class _Move:
 class Moving:
     """A bounded number of blocks on offer to each successor: more when some were written, or are not lacking there.
 
-    The successor says of each offer what it lacks and doesn't take, which is offered again. Silence means that an answer was
-    lost, and that these blocks are not moved.
+    What may be lacking there after all is offered again, until that was in vain several times in a row: what the successor has no
+    room for, an offer that it didn't answer, and a want whose blocks didn't all come over in its time. Of those that are slow only
+    half as many are offered at one time.
     """
 
     def __init__(self, shared: Shared, offering: Offering) -> None:
@@ -65,14 +70,9 @@ class Moving:
         if peer is None or not self._peers.works_with(successor):
             self._outbox.put(MoveEnded(successor, 0, 0))
             return
-        most = min(self._settings.move_batch, self._offering.most(successor))
-        parts = [
-            OfferedRun(run.position + start, run.hashes[start : start + most])
-            for run in runs
-            for start in range(0, len(run.hashes), most)
-        ]
-        move = self._moves.setdefault(successor, _Move(int(peer.blocks * self._settings.move_share), deque()))
-        move.runs.extend(parts)
+        most = int(peer.blocks * self._settings.move_share)
+        move = self._moves.setdefault(successor, _Move(most, self._settings.move_batch))
+        move.runs.extend(run for run in runs if run.hashes)
         self._go_on(successor, now)
 
     def _go_on(self, successor: EngineId, now: Seconds) -> None:
@@ -80,10 +80,15 @@ class Moving:
         move = self._moves[successor]
         if successor in self._rests:
             return
+        most = min(move.batch, self._offering.most(successor))
         while move.runs and move.written < move.most:
-            if move.on_offer and move.blocks_on_offer + len(move.runs[0].hashes) > self._settings.move_batch:
+            following, rest = _split(move.runs[0], most)
+            if move.on_offer and move.blocks_on_offer + len(following.hashes) > move.batch:
                 break
-            for run in self._cached(move.runs.popleft()):
+            move.runs.popleft()
+            if rest.hashes:
+                move.runs.appendleft(rest)
+            for run in self._cached(following):
                 offer = self._offering.offer(successor, Purpose.MOVE, run)
                 move.offered += len(run.hashes)
                 move.on_offer[offer] = _Offered(run)
@@ -110,7 +115,12 @@ class Moving:
     def wanted(self, peer: EngineId, offer: OfferId | None) -> None:
         """A want answers an offer."""
         move = self._moves.get(peer)
-        if move is not None and offer is not None and offer in move.on_offer:
+        if move is None or offer is None:
+            return
+        if (late := move.unanswered.pop(offer, None)) is not None:
+            move.on_offer[offer] = late
+            move.offered += len(late.run.hashes)
+        if offer in move.on_offer:
             move.on_offer[offer].wanted = True
             self._patience.cancel((peer, offer))
 
@@ -121,8 +131,11 @@ class Moving:
         if move is None or offered is None:
             return
         offered.left = left
-        if not offered.wanted:
-            self._over(peer, move, offer, 0, now)
+        if offered.wanted:
+            return
+        if left and peer not in self._rests:
+            self._rests.set(peer, Seconds(now + self._settings.offer_patience))
+        self._over(peer, move, offer, 0, lacking=left > 0, now=now)
 
     def served(self, want: ServedWant, now: Seconds) -> None:
         """A want is over."""
@@ -130,22 +143,26 @@ class Moving:
         if move is None or want.purpose is not Purpose.MOVE:
             return
         move.written += want.written
-        if want.offer is not None and want.offer in move.on_offer:
-            self._over(want.peer, move, want.offer, want.written, now)
+        offered = move.on_offer.get(want.offer) if want.offer is not None else None
+        if want.offer is None or offered is None:
+            return
+        # Of a want that was cancelled nothing is known: what was written may have come too late.
+        came = want.written if want.state is ServedState.OPEN else 0
+        if came < len(want.hashes):
+            move.batch = max(1, min(move.batch, len(offered.run.hashes)) // 2)
+        self._over(want.peer, move, want.offer, came, lacking=offered.left > 0 or came < len(want.hashes), now=now)
 
-    def _over(self, successor: EngineId, move: _Move, offer: OfferId, written: int, now: Seconds) -> None:
-        """The offer is; what was left of it is offered again, after a rest if nothing of it was written."""
+    def _over(
+        self, successor: EngineId, move: _Move, offer: OfferId, came: int, *, lacking: bool, now: Seconds
+    ) -> None:
+        """The offer is, of which so many blocks came over; if some may be lacking yet it is made again."""
         self._patience.cancel((successor, offer))
         offered = move.on_offer.pop(offer)
-        if written:
-            move.full = 0
-        if offered.left:
+        if lacking:
             move.offered -= len(offered.run.hashes)
             move.runs.appendleft(offered.run)
-            if not written and successor not in self._rests:
-                move.full += 1
-                self._rests.set(successor, Seconds(now + self._settings.offer_patience))
-        if move.full < self._settings.move_attempts:
+        move.in_vain = move.in_vain + 1 if lacking and not came else 0
+        if move.in_vain < self._settings.move_attempts:
             self._go_on(successor, now)
         else:
             self._end(successor)
@@ -166,12 +183,23 @@ class Moving:
         for successor, offer in self._patience.pop_due(now):
             move = self._moves.get(successor)
             if move is not None and offer in move.on_offer:
-                self._over(successor, move, offer, 0, now)
+                move.unanswered[offer] = move.on_offer[offer]
+                self._over(successor, move, offer, 0, lacking=True, now=now)
 
     def next_due(self) -> Seconds | None:
         """When `tick` has something to do."""
         due = (self._patience.next_due(), self._rests.next_due())
         return min((at for at in due if at is not None), default=None)
 
+    def goes_to(self, successor: EngineId) -> bool:
+        """Whether a move to it isn't over."""
+        return successor in self._moves
+
     def __bool__(self) -> bool:
         return bool(self._moves)
+
+
+def _split(run: OfferedRun, length: int) -> tuple[OfferedRun, OfferedRun]:
+    """Its first blocks, so many, and the rest."""
+    head, rest = run.hashes[:length], run.hashes[length:]
+    return OfferedRun(run.position, head), OfferedRun(run.position + length, rest)

@@ -2,8 +2,8 @@
 """An engine that is to end hands over what it holds: its cache when the peer table says so, then each request's blocks at its end.
 
 The table names the successor, which may join later than the table comes, or answer under another name; one that is not there in
-time is given up, since its end must not cost an engine the whole time for its own. When it was lost and is there again, all is
-offered again: it takes what it lacks.
+time is given up, since its end must not cost an engine the whole time for its own. One that falls silent while it is moved to is
+waited for as long. When it was lost and is there again, all is offered again: it takes what it lacks.
 """
 
 import logging
@@ -82,6 +82,11 @@ class Draining:
         self._offered = {block_hash for run in runs for block_hash in run.hashes}
         _log.info("move_began successor=%s blocks=%d", peer, len(self._offered))
         self._exchange.move(peer, runs, now)
+
+    def falls_silent(self, peer: EngineId, now: Seconds) -> None:
+        """Nothing is heard of this peer, which is about to be told to the exchange; wait for it if something is being moved to it."""
+        if peer == self._order.successor and self._exchange.moves_to(peer):
+            self._reached_by = Seconds(now + SUCCESSOR_WITHIN)
 
     def request_ended(self, hashes: Sequence[BlockHash], now: Seconds) -> None:
         """A request with these full blocks is over."""

@@ -56,6 +56,7 @@ class Peering:
 
     def silent(self, peer: EngineId, now: Seconds) -> None:
         """Nothing is heard of it."""
+        self._draining.falls_silent(peer, now)
         self._exchange.peer_silent(peer, now)
         self._lost(peer)
 
