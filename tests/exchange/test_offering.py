@@ -113,7 +113,7 @@ def test_a_move_offers_the_next_batch_when_the_last_is_written() -> None:
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 5))], engine.now)
     assert engine.messages() == [move(1, 0, 0, 3)]
     (write,) = engine.hears(answer(1, 0, 3)).writes()
-    assert engine.at(10.0).messages() == []
+    assert engine.at(2.0).messages() == []
     assert engine.wrote(write).messages() == [move(2, 3, 3, 5)]
     (write,) = engine.hears(answer(2, 3, 5)).writes()
     assert engine.wrote(write).take(MoveEnded) == [MoveEnded(PEER, offered=5, written=5)]
@@ -174,17 +174,26 @@ def test_an_offer_that_is_not_answered_is_made_again_and_no_more_when_that_was_i
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 3)), OfferedRun(7, names(7, 8))], engine.now)
     engine.messages()
     assert engine.at(1.9).messages() == []
-    assert engine.at(0.1).messages() == [move(2, 0, 0, 3)]
+    assert engine.at(0.1).messages() == []
+    assert engine.at(2.0).messages() == [move(2, 0, 0, 3)]
     assert engine.at(2.0).take(MoveEnded) == [MoveEnded(PEER, offered=0, written=0)]
 
 
 def test_an_offer_that_is_answered_the_second_time_is_moved_and_so_is_what_follows() -> None:
     engine = draining()
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 3)), OfferedRun(7, names(7, 8))], engine.now)
-    engine.at(2.0).commands()
+    engine.at(2.0).at(2.0).commands()
     (write,) = engine.hears(answer(2, 0, 3)).writes()
     assert engine.wrote(write).messages() == [move(3, 7, 7, 8)]
     assert engine.hears(Took(OfferId(3), left=0)).take(MoveEnded) == [MoveEnded(PEER, offered=4, written=3)]
+
+
+def test_offers_that_were_made_at_one_time_are_in_vain_once_and_all_are_made_again() -> None:
+    engine = draining()
+    runs = [OfferedRun(position, names(position, position + 1)) for position in (0, 2, 4)]
+    engine.exchange.move(PEER, runs, engine.now)
+    engine.at(2.0).commands()
+    assert {offer.position for offer in engine.at(2.0).messages() if isinstance(offer, Offer)} == {0, 2, 4}
 
 
 def test_of_what_is_not_written_in_its_time_half_as_much_is_offered_at_one_time() -> None:
@@ -193,8 +202,19 @@ def test_of_what_is_not_written_in_its_time_half_as_much_is_offered_at_one_time(
     engine.commands()
     (slow,) = engine.hears(answer(1, 0, 3)).hears(Took(OfferId(1), left=0)).writes()
     assert engine.at(5.0).hears(Cancel(WantId(1))).messages() == []
-    assert engine.wrote(slow).messages() == [CancelAck(WantId(1)), move(2, 0, 0, 1)]
+    assert engine.wrote(slow).messages() == [CancelAck(WantId(1))]
+    assert engine.at(2.0).messages() == [move(2, 0, 0, 1)]
     assert engine.hears(Took(OfferId(2), left=0)).messages() == [move(3, 1, 1, 2)]
+    assert engine.hears(Took(OfferId(3), left=0)).messages() == [move(4, 2, 2, 3)]
+
+
+def test_what_was_written_so_late_that_it_may_have_been_given_up_is_offered_again() -> None:
+    engine = draining()
+    engine.exchange.move(PEER, [OfferedRun(0, names(0, 2))], engine.now)
+    engine.commands()
+    (slow,) = engine.hears(answer(1, 0, 2)).hears(Took(OfferId(1), left=0)).writes()
+    assert engine.at(2.3).wrote(slow).take(MoveEnded) == []
+    assert engine.at(2.0).messages() == [move(2, 0, 0, 1)]
 
 
 def test_what_could_not_be_written_is_offered_again_and_not_for_ever() -> None:
@@ -202,7 +222,8 @@ def test_what_could_not_be_written_is_offered_again_and_not_for_ever() -> None:
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 2))], engine.now)
     engine.commands()
     (write,) = engine.hears(answer(1, 0, 2)).hears(Took(OfferId(1), left=0)).writes()
-    assert move(2, 0, 0, 1) in engine.wrote(write, written=False).messages()
+    assert engine.wrote(write, written=False).take(MoveEnded) == []
+    assert engine.at(2.0).messages() == [move(2, 0, 0, 1)]
     (write,) = engine.hears(answer(2, 0, 1)).hears(Took(OfferId(2), left=0)).writes()
     assert engine.wrote(write, written=False).take(MoveEnded) == [MoveEnded(PEER, offered=0, written=0)]
 
@@ -210,10 +231,11 @@ def test_what_could_not_be_written_is_offered_again_and_not_for_ever() -> None:
 def test_a_want_that_comes_when_its_offer_was_made_again_is_seen_to_its_end() -> None:
     engine = draining()
     engine.exchange.move(PEER, [OfferedRun(0, names(0, 2))], engine.now)
-    engine.at(2.0).commands()
+    engine.at(2.0).at(2.0).commands()
     (write,) = engine.hears(answer(1, 0, 2)).hears(Took(OfferId(1), left=0)).writes()
     assert engine.hears(Took(OfferId(2), left=0)).commands() == []
-    assert move(3, 0, 0, 1) in engine.wrote(write, written=False).messages()
+    engine.wrote(write, written=False).commands()
+    assert engine.at(2.0).messages() == [move(3, 0, 0, 1)]
 
 
 def test_a_move_that_is_asked_for_again_is_one_move() -> None:

@@ -18,6 +18,7 @@ from e2e.conversation import Conversation, Turn
 from e2e.engine.model import MODEL_NAME
 from e2e.exchange.numbers import value_of
 from e2e.installation import ENGINE_PORT, engine_pods, front_door, pools_account, settled_account
+from e2e.logs import followed_if_it_fails
 from e2e.ready import wait_until_ready
 from e2e.suite.engines.conftest import Deployment
 from e2e.suite.engines.test_a_conversation import BLOCK, BLOCK_BYTES, peer_table
@@ -162,7 +163,11 @@ def test_pods_that_are_drained_and_tainted_away_break_no_stream_and_their_conver
 ) -> None:
     kubectl, goes = wide.kubectl, [pod(wide, "prefill", 1), pod(wide, "decode", 1)]
     wait_until("both to know the other three", lambda: all(knows_all(wide, name) for name in goes), 120)
-    with front_door(wide.cluster, kubectl, wide.name) as url, closed(wide):
+    with (
+        followed_if_it_fails(kubectl, [*goes, pod(wide, "prefill", 0), pod(wide, "decode", 0)]),
+        front_door(wide.cluster, kubectl, wide.name) as url,
+        closed(wide),
+    ):
         held = held_by_the_last(wide, url)
         going = {
             each["metadata"]["uid"] for each in engine_pods(kubectl, wide.name) if each["metadata"]["name"] in goes
@@ -177,16 +182,16 @@ def test_pods_that_are_drained_and_tainted_away_break_no_stream_and_their_conver
             removal.result()
         assert not going & uids(wide)
 
+        turn, cost = next_turn(wide, held)
         heir = kubectl.pod_http(pod(wide, "decode", 0), ENGINE_PORT, "/metrics")
         assert value_of(heir, "tandem_blocks_received_total", purpose="move") >= held.tokens // BLOCK
-        turn, cost = next_turn(wide, held)
-    new = turn.prompt_tokens - held.tokens
-    assert (cost.prefill.computed, cost.prefill.cached) == (new, held.tokens)
-    assert cost.decode.cached == held.tokens
-    assert (
-        cost.decode.received_bytes
-        == (turn.prompt_tokens - 1) // BLOCK * BLOCK_BYTES - held.tokens // BLOCK * BLOCK_BYTES
-    )
+        new = turn.prompt_tokens - held.tokens
+        assert (cost.prefill.computed, cost.prefill.cached) == (new, held.tokens)
+        assert cost.decode.cached == held.tokens
+        assert (
+            cost.decode.received_bytes
+            == (turn.prompt_tokens - 1) // BLOCK * BLOCK_BYTES - held.tokens // BLOCK * BLOCK_BYTES
+        )
 
 
 def test_pods_that_are_scaled_down_without_moving_break_no_stream_and_their_conversations_are_computed_again(

@@ -39,7 +39,7 @@ class _Move:
     offered: int = 0
     written: int = 0
     in_vain: int = 0
-    """How many offers in a row were not taken whole, with nothing of them written."""
+    """Times in a row that nothing came over of what may be lacking there."""
 
     @property
     def blocks_on_offer(self) -> int:
@@ -131,11 +131,8 @@ class Moving:
         if move is None or offered is None:
             return
         offered.left = left
-        if offered.wanted:
-            return
-        if left and peer not in self._rests:
-            self._rests.set(peer, Seconds(now + self._settings.offer_patience))
-        self._over(peer, move, offer, 0, lacking=left > 0, now=now)
+        if not offered.wanted:
+            self._over(peer, move, offer, 0, lacking=left > 0, now=now)
 
     def served(self, want: ServedWant, now: Seconds) -> None:
         """A want is over."""
@@ -146,22 +143,33 @@ class Moving:
         offered = move.on_offer.get(want.offer) if want.offer is not None else None
         if want.offer is None or offered is None:
             return
-        # Of a want that was cancelled nothing is known: what was written may have come too late.
-        came = want.written if want.state is ServedState.OPEN else 0
-        if came < len(want.hashes):
-            move.batch = max(1, min(move.batch, len(offered.run.hashes)) // 2)
-        self._over(want.peer, move, want.offer, came, lacking=offered.left > 0 or came < len(want.hashes), now=now)
+        # What was written late may have come when the successor, which is slow too, had given it up. If it was in time after all,
+        # offering it again costs one message.
+        is_late = want.state is not ServedState.OPEN or now - want.begun > (want.deadline - want.begun) / 2
+        came = 0 if is_late else want.written
+        is_short = came < len(want.hashes)
+        if is_short and want.peer not in self._rests:
+            move.batch = max(1, min(move.batch, move.blocks_on_offer) // 2)
+        self._over(want.peer, move, want.offer, came, lacking=is_short or offered.left > 0, now=now)
 
     def _over(
         self, successor: EngineId, move: _Move, offer: OfferId, came: int, *, lacking: bool, now: Seconds
     ) -> None:
-        """The offer is, of which so many blocks came over; if some may be lacking yet it is made again."""
+        """The offer is, of which so many blocks came over; if some may be lacking yet it is made again.
+
+        After one that was in vain there is a rest: for room to come, or a connection to be made anew. Others that were made at the
+        same time and end in it count as the same.
+        """
         self._patience.cancel((successor, offer))
         offered = move.on_offer.pop(offer)
         if lacking:
             move.offered -= len(offered.run.hashes)
             move.runs.appendleft(offered.run)
-        move.in_vain = move.in_vain + 1 if lacking and not came else 0
+        if came or not lacking:
+            move.in_vain = 0
+        elif successor not in self._rests:
+            move.in_vain += 1
+            self._rests.set(successor, Seconds(now + self._settings.offer_patience))
         if move.in_vain < self._settings.move_attempts:
             self._go_on(successor, now)
         else:

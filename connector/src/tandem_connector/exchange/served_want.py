@@ -37,6 +37,7 @@ class ServedWant:
     hashes: tuple[BlockHash, ...]
     destinations: tuple[BlockId, ...]
     wait: bool
+    begun: Seconds
     deadline: Seconds
     offer: OfferId | None
     pending: set[Index] = field(default_factory=set)

@@ -74,6 +74,7 @@ class Serving:
             hashes=message.hashes,
             destinations=tuple(BlockId(block) for block in message.destinations),
             wait=message.wait,
+            begun=now,
             deadline=Seconds(now + message.ttl * (1 - self._settings.post_margin)),
             offer=message.offer,
         )

@@ -211,7 +211,8 @@ class Conduct:
                 self._loading.load_ended(command, now)
             case commands.LandingEnded():
                 self._measuring.ended(command, now)
-                _log.debug("%s", command)
+                level = logging.DEBUG if command.received == command.wanted else logging.INFO
+                _log.log(level, "%s", command)
             case commands.LandingCommitted() | commands.ServingEnded():
                 _log.debug("%s", command)
             case commands.MoveEnded(successor, offered, written):
