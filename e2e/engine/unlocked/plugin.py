@@ -22,6 +22,7 @@ from vllm.platforms.cpu import CpuPlatform
 from vllm.utils.ompmultiprocessing import OMPProcessManager
 
 from . import VARIABLE, Unlocked
+from .forking import stop_listening
 
 
 def register() -> None:
@@ -29,6 +30,7 @@ def register() -> None:
     what = {Unlocked(name) for name in os.environ.get(VARIABLE, "").split(",") if name}
     CpuPlatform.check_and_update_config = _leaving_on(what, CpuPlatform.check_and_update_config)
     if Unlocked.FORK in what:
+        os.register_at_fork(after_in_child=stop_listening)
         OMPProcessManager.configure_omp_envs = _forking_on_its_cores(OMPProcessManager.configure_omp_envs)
     if Unlocked.ASYNC_SCHEDULING in what:
         torch.cuda.Event = torch.cuda.Stream = torch.cuda.current_stream = _Done
