@@ -50,6 +50,18 @@ def test_a_port_ends_with_its_server_though_a_fork_of_it_lives(first: Callable[[
         assert is_taken_on(port) is outlives
 
 
+def test_a_port_that_is_listened_at_after_the_fork_does_too() -> None:
+    """As vLLM's server does it."""
+    server = socket.socket()
+    server.bind(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    with a_fork(stop_listening):
+        server.listen()
+        assert is_taken_on(port)
+        server.close()
+        assert not is_taken_on(port)
+
+
 def test_connections_and_local_sockets_are_left() -> None:
     ours, theirs = socket.socketpair()
     server = socket.create_server(("127.0.0.1", 0))

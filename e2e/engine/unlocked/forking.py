@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a fork must not have of the server that it was forked from."""
 
+import errno
 import os
 import socket
 from pathlib import Path
@@ -15,14 +16,24 @@ def stop_listening() -> None:
     """
     with Path(os.devnull).open("rb") as null:
         for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
-            if _listens(number):
+            if _has_a_port(number):
                 os.dup2(null.fileno(), number)
 
 
-def _listens(number: int) -> bool:
+def _has_a_port(number: int) -> bool:
+    """Whether it is a TCP socket that listens, or will: vLLM's server takes its port first, and listens when the engine is there."""
     try:
         with socket.socket(fileno=os.dup(number)) as found:
-            is_tcp = found.family in {socket.AF_INET, socket.AF_INET6}
-            return is_tcp and bool(found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+            if found.family not in {socket.AF_INET, socket.AF_INET6} or not found.getsockname()[1]:
+                return False
+            return not _is_connected(found)
     except OSError:
         return False
+
+
+def _is_connected(found: socket.socket) -> bool:
+    try:
+        found.getpeername()
+    except OSError as error:
+        return error.errno != errno.ENOTCONN
+    return True
