@@ -113,12 +113,13 @@ def test_a_conversation_that_comes_to_another_rank_is_computed_by_the_same_prefi
 ) -> None:
     prompt = PROMPTS[2]
     ids, blocks = prompt.ids(model), (prompt.tokens - 1) // BLOCK_SIZE
-    for rank, computed in ((0, prompt.tokens), (1, prompt.tokens - blocks * BLOCK_SIZE)):
+    # The second has all blocks before prefill looks at the rest of its prompt, or after, and cancels what isn't needed.
+    for rank, fewest, most in ((0, prompt.tokens, prompt.tokens), (1, 0, prompt.tokens - blocks * BLOCK_SIZE)):
         time.sleep(1.0)  # that it knows nobody to have work
         answer = ask(decode, ids, rank=rank)
         assert answer.text == reference.texts[prompt]
         assert answer.account["received"] == {"forward": blocks * BLOCK_SIZE}
-        assert prefilled(answer, prefill)["computed"] == computed
+        assert fewest <= prefilled(answer, prefill)["computed"] <= most
 
 
 def test_prompts_that_come_at_one_time_are_shared_out_among_the_ranks_and_none_is_computed_by_another_than_was_asked(
