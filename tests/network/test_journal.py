@@ -89,7 +89,7 @@ def test_a_line_that_a_crash_cut_off_ends_the_journal(path: Path) -> None:
 def test_every_method_that_changes_an_exchange_is_recorded() -> None:
     public = {name for name, _ in inspect.getmembers(Exchange, inspect.isfunction) if not name.startswith("_")}
     questions = {
-        *("commands", "next_due", "reaches", "has_settled_with"),
+        *("commands", "next_due", "reaches", "has_settled_with", "moves_to"),
         *("exposable", "incoming_prefix", "gauges"),
     }
     assert set(EVENTS) == public - questions
