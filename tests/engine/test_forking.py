@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +75,20 @@ def test_connections_and_local_sockets_are_left() -> None:
 
         with a_fork(tell):
             assert (client.recv(1), ours.recv(1)) == (b"a", b"b")
+
+
+def test_it_leaves_no_file_open_that_was_not_open_before() -> None:
+    """A copy of a pipe's end would hide that a process has died from those that wait for it."""
+    ours, theirs = socket.socketpair()
+
+    def tell() -> None:
+        before = open_files()
+        stop_listening()
+        theirs.send(b"same" if open_files() == before else b"more")
+
+    with ours, theirs, socket.create_server(("127.0.0.1", 0)), a_fork(tell):
+        assert ours.recv(4) == b"same"
+
+
+def open_files() -> set[str]:
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}

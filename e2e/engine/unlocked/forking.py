@@ -4,6 +4,7 @@
 import errno
 import os
 import socket
+import stat
 from pathlib import Path
 
 
@@ -23,12 +24,17 @@ def stop_listening() -> None:
 def _has_a_port(number: int) -> bool:
     """Whether it is a TCP socket that listens, or will: vLLM's server takes its port first, and listens when the engine is there."""
     try:
-        with socket.socket(fileno=os.dup(number)) as found:
-            if found.family not in {socket.AF_INET, socket.AF_INET6} or not found.getsockname()[1]:
-                return False
-            return not _is_connected(found)
-    except OSError:
+        if not stat.S_ISSOCK(os.fstat(number).st_mode):
+            return False
+    except OSError:  # the folder's own, closed by now
         return False
+    # Never copied: a copy that is left open hides from whoever waits for a pipe's end that the process at the other end has died.
+    found = socket.socket(fileno=number)
+    try:
+        is_tcp = found.family in {socket.AF_INET, socket.AF_INET6} and found.type == socket.SOCK_STREAM
+        return is_tcp and bool(found.getsockname()[1]) and not _is_connected(found)
+    finally:
+        found.detach()
 
 
 def _is_connected(found: socket.socket) -> bool:
