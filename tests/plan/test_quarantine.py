@@ -26,6 +26,7 @@ from tandem_operator.plan.quarantine import (
     quarantined,
     to_restart,
 )
+from tandem_operator.plan.sets import engine_sets
 from tandem_operator.plan.types import Observed, Outcome
 from tandem_operator.plan.verification import ENOUGH_FAILURES, PairRecord, Record
 from tests.builders import DEFAULTS, carried_out
@@ -37,6 +38,9 @@ WORKS = PairRecord(standing=Standing.SHOWN, reason=Reason.VERIFIED)
 FAILS = PairRecord(standing=Standing.FAILED, reason=Reason.WRONG_OUTPUT, failures=ENOUGH_FAILURES, detail="why")
 Pairs = Mapping[tuple[int, int], PairRecord]
 """By the numbers of the prefill and the decode engine; prefill -1: of decode by itself."""
+
+SETS = engine_sets(scene(prefills=5, decodes=5))
+"""Which make as many as there may be."""
 
 
 def engines(prefills: int, decodes: int, pairs: Pairs) -> list[EnginePod]:
@@ -61,7 +65,7 @@ def held(entries: Sequence[Quarantined]) -> list[str]:
 
 
 def decided(prefills: int, decodes: int, pairs: Pairs) -> list[str]:
-    return held(quarantined((), engines(prefills, decodes, pairs), NOON))
+    return held(quarantined((), engines(prefills, decodes, pairs), SETS, NOON))
 
 
 def test_a_prefill_engine_that_fails_with_all_while_another_works_is_held() -> None:
@@ -120,7 +124,7 @@ def test_never_more_than_the_share_is_held_and_of_each_role_somebody_works_on(
     now = NOON
     for pods in rounds:
         before = held_in(entries)
-        entries = quarantined(entries, pods, now)
+        entries = quarantined(entries, pods, SETS, now)
         now += timedelta(seconds=seconds)
         for role in Role:
             of_role = [pod for pod in pods if pod.role is role]
@@ -133,9 +137,9 @@ def test_never_more_than_the_share_is_held_and_of_each_role_somebody_works_on(
 
 @given(_fleets())
 def test_deciding_again_changes_nothing_and_order_does_not_matter(pods: list[EnginePod]) -> None:
-    entries = quarantined((), pods, NOON)
-    assert quarantined(entries, pods, NOON) == entries
-    assert quarantined((), pods[::-1], NOON) == entries
+    entries = quarantined((), pods, SETS, NOON)
+    assert quarantined(entries, pods, SETS, NOON) == entries
+    assert quarantined((), pods[::-1], SETS, NOON) == entries
 
 
 # -- through reconciles
@@ -239,15 +243,37 @@ def test_a_restarted_engine_is_used_and_forgiven_when_it_has_worked_for_an_hour(
     assert forgiven.resource.status.quarantined == ()
 
 
-def test_whoever_is_scaled_away_is_forgotten_after_an_hour() -> None:
+def without(seen: Observed, name: str) -> Observed:
+    """The pod has ended."""
+    return replace(seen, pods=tuple(pod for pod in seen.pods if pod["metadata"]["name"] != name))
+
+
+def quarantine_of(seen: Observed) -> tuple[Quarantined, ...]:
+    assert seen.resource.status is not None
+    return seen.resource.status.quarantined
+
+
+def test_whoever_is_being_made_anew_is_known_until_it_is_there_however_long_that_takes() -> None:
     seen, _ = noted(keeps_failing(scene(prefills=2)), NOON)
-    gone = replace(seen, pods=tuple(pod for pod in seen.pods if pod["metadata"]["name"] != "qwen-prefill-1"))
-    seen, _ = noted(gone, NOON + REMEMBERED - timedelta(seconds=1))
-    assert seen.resource.status is not None
-    assert seen.resource.status.quarantined
-    seen, _ = noted(gone, NOON + REMEMBERED)
-    assert seen.resource.status is not None
-    assert not seen.resource.status.quarantined
+    seen, _ = noted(without(seen, "qwen-prefill-1"), NOON + 2 * REMEMBERED)
+    assert [entry.pod for entry in quarantine_of(seen)] == ["qwen-prefill-1"]
+    assert condition(seen, ConditionType.DEGRADED).reason == "Quarantined"
+
+
+def test_whoever_is_scaled_away_is_forgotten_and_degrades_nothing_any_more() -> None:
+    seen, _ = noted(keeps_failing(scene(prefills=2)), NOON)
+    fewer = seen.resource.spec.model_copy(
+        update={"prefill": seen.resource.spec.prefill.model_copy(update={"replicas": 1})}
+    )
+    seen = again(replace(seen, resource=seen.resource.model_copy(update={"spec": fewer})), NOON)
+    seen, _ = noted(seen, NOON)
+    assert held(quarantine_of(seen)) == ["qwen-prefill-1"], "its pod hasn't ended"
+
+    seen, found = noted(without(seen, "qwen-prefill-1"), NOON)
+
+    assert quarantine_of(seen) == ()
+    assert condition(seen, ConditionType.DEGRADED).status == "False"
+    assert Reason.RESTARTED not in {event.reason for event in found.events}
 
 
 def test_the_next_operator_goes_on_where_the_last_one_stopped() -> None:

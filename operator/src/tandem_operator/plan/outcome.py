@@ -34,6 +34,7 @@ from tandem_operator.plan.resolve import protocol_of
 from tandem_operator.plan.resolved import PushTransfer, Resolved
 from tandem_operator.plan.rollout import Rollout, rollout
 from tandem_operator.plan.scalers import scaler_statuses
+from tandem_operator.plan.sets import engine_sets
 from tandem_operator.plan.stamp import stamp
 from tandem_operator.plan.targets import targets
 from tandem_operator.plan.telling import next_repetition
@@ -104,7 +105,7 @@ def outcome(observed: Observed, defaults: Defaults, now: datetime, problem: Inva
     revision = course.wanted.name if course else previous.revision.next or previous.revision.current
     roles = {role: role_status(observed, role, pods, revision) for role in Role}
     step = next_step(observed, course, roles) if course else None
-    quarantine = _quarantine(course, previous, pods, now)
+    quarantine = _quarantine(course, observed, previous, pods, now)
     fabric, verified = _shown(course, [pod for pod in pods if pod.uid not in held_in(quarantine)])
     facts = Facts(
         roles=roles,
@@ -187,13 +188,13 @@ def _revision(course: Rollout, previous: Revision, now: datetime) -> Revision:
 
 
 def _quarantine(
-    course: Rollout | None, previous: Status, pods: Sequence[EnginePod], now: datetime
+    course: Rollout | None, observed: Observed, previous: Status, pods: Sequence[EnginePod], now: datetime
 ) -> tuple[Quarantined, ...]:
     if course is None:
         return previous.quarantined
     resolved = course.resolved
     verified = resolved.verifying is not None and isinstance(resolved.transfer, PushTransfer)
-    return quarantined(previous.quarantined, pods, now) if verified else ()
+    return quarantined(previous.quarantined, pods, engine_sets(observed), now) if verified else ()
 
 
 def _until_quarantine(

@@ -19,6 +19,7 @@ from tandem_operator.api.status import Quarantined, Reason
 from tandem_operator.plan.conversation import Standing
 from tandem_operator.plan.pods import EnginePod
 from tandem_operator.plan.proof import ITSELF, ready_pairs
+from tandem_operator.plan.sets import EngineSet
 from tandem_operator.plan.stamp import stamp
 from tandem_operator.plan.troubles import Trouble
 from tandem_operator.plan.types import EventType
@@ -38,17 +39,22 @@ _NOT_THE_ENGINES: Final = frozenset({Reason.NOTHING_MOVED_BACK})
 """A prefill engine without room declines what decode offers, and is well."""
 
 
-def quarantined(previous: Sequence[Quarantined], pods: Sequence[EnginePod], now: datetime) -> tuple[Quarantined, ...]:
+def quarantined(
+    previous: Sequence[Quarantined], pods: Sequence[EnginePod], sets: Sequence[EngineSet], now: datetime
+) -> tuple[Quarantined, ...]:
     """Who is in quarantine, or on trial, from now on.
 
     Args:
         previous: who was.
         pods: the resource's engines.
+        sets: the StatefulSets that make them: whoever has no pod, and gets none from these, is forgotten.
         now: with a time zone.
     """
     by_name = {pod.name: pod for pod in pods}
     working = {pod.uid for pair in _pairs(pods) if pair.works for pod in (pair.decode, pair.prefill) if pod}
-    kept = [entry for each in previous if (entry := _kept(each, by_name.get(each.pod), working, now))]
+    made = {name for each in sets for name in each.pods}
+    there = (each for each in previous if each.pod in by_name or each.pod in made)
+    kept = [entry for each in there if (entry := _kept(each, by_name.get(each.pod), working, now))]
     held = {entry.uid for entry in kept if entry.uid}
     free = [pod for pod in pods if pod.uid not in held and not pod.terminating]
     on_trial = {entry.pod: entry for entry in kept if not entry.uid}
@@ -197,14 +203,12 @@ def _held(culprit: _Culprit, trial: Quarantined | None, now: datetime) -> Quaran
 
 def _kept(entry: Quarantined, pod: EnginePod | None, working: Set[str], now: datetime) -> Quarantined | None:
     """What becomes of an entry, whatever conversations show now."""
-    is_old = now - datetime.fromisoformat(entry.since) >= REMEMBERED
-    if pod is None:
-        # It is being made anew, or nobody wants it any more.
-        return None if is_old else entry
-    if entry.uid == pod.uid:
+    if pod is None or entry.uid == pod.uid:
+        # Without a pod it is being made anew.
         return entry
     if entry.uid:
         return entry.model_copy(
             update={"uid": "", "restarts": entry.restarts + 1, "since": stamp(now), "restart_at": None}
         )
+    is_old = now - datetime.fromisoformat(entry.since) >= REMEMBERED
     return None if is_old and pod.uid in working else entry

@@ -22,6 +22,11 @@ class EngineSet:
     manifest: Manifest
 
     @property
+    def pods(self) -> tuple[str, ...]:
+        """The names of those that it makes."""
+        return tuple(f"{self.name}-{number}" for number in range(self.replicas))
+
+    @property
     def template(self) -> Manifest:
         """Of its pods."""
         found: Manifest = self.manifest["spec"]["template"]
