@@ -24,6 +24,12 @@ def uid(kubectl: Kubectl, pod: str) -> str:
     return next(str(each["metadata"]["uid"]) for each in engines(kubectl) if each["metadata"]["name"] == pod)
 
 
+def uid_of_set(kubectl: Kubectl) -> str | None:
+    """Of the prefill engines' StatefulSet; None while there is none."""
+    found = kubectl.get("statefulset", "qwen-prefill")
+    return str(found["metadata"]["uid"]) if found else None
+
+
 def partners(kubectl: Kubectl) -> dict[str, set[str]]:
     """By pod, those of the other role that it knows."""
     return {
@@ -77,9 +83,10 @@ def test_a_pod_that_is_deleted_drains_to_its_heir_and_is_gone_when_it_is(
 def test_pods_whose_set_is_deleted_without_them_are_not_gone(kubectl: Kubectl, replica: OperatorProcess) -> None:
     kubectl.apply(a_resource())
     wait_for(kubectl, "Ready")
-    before = uid(kubectl, "qwen-prefill-0")
-    kubectl.run("delete", "statefulset", "qwen-prefill", "--cascade=orphan")
-    wait_until("the set to be back", lambda: kubectl.get("statefulset", "qwen-prefill") is not None, timeout=30)
+    before, deleted = uid(kubectl, "qwen-prefill-0"), uid_of_set(kubectl)
+    kubectl.run("delete", "statefulset", "qwen-prefill", "--cascade=orphan", "--wait=false")
+    # Kubernetes' garbage collector takes the pods from the set before it goes, and has taken minutes for that.
+    wait_until("another set", lambda: uid_of_set(kubectl) not in (deleted, None), timeout=600)
     wait_for(kubectl, "Ready")
     assert uid(kubectl, "qwen-prefill-0") == before
     (peer,) = tables(kubectl)["qwen-decode-0"].peers

@@ -60,7 +60,8 @@ def sets_deleted_without_their_pods(scene: Scene) -> None:
     """The StatefulSets of a resource are deleted, and not their pods."""
     name = scene.any_resource()
     sets = [each["metadata"]["name"] for each in scene.look().children[name] if each["kind"] == "StatefulSet"]
-    scene.kubectl.run("delete", "statefulset", "--cascade=orphan", *sets)
+    # Kubernetes' garbage collector takes the pods from them first, and has taken more than two minutes for that.
+    scene.kubectl.run("delete", "statefulset", "--cascade=orphan", *sets, timeout=600)
 
 
 def children_deleted(scene: Scene) -> None:
