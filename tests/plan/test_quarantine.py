@@ -159,6 +159,11 @@ def noted(seen: Observed, now: datetime) -> tuple[Observed, Outcome]:
     return replace(seen, at=now, resource=seen.resource.model_copy(update={"status": found.status})), found
 
 
+def quarantine_of(seen: Observed) -> tuple[Quarantined, ...]:
+    assert seen.resource.status is not None
+    return seen.resource.status.quarantined
+
+
 def again(seen: Observed, now: datetime) -> Observed:
     """After one more reconcile."""
     seen = replace(seen, at=now)
@@ -212,7 +217,7 @@ def test_each_restart_comes_later_and_after_the_last_one_it_stays() -> None:
     for number in range(MOST_RESTARTS + 1):
         seen, _ = noted(keeps_failing(seen), now)
         seen = again(seen, now)
-        (entry,) = seen.resource.status.quarantined if seen.resource.status else ()
+        (entry,) = quarantine_of(seen)
         assert entry.restarts == number
         if number == MOST_RESTARTS:
             assert entry.restart_at is None
@@ -236,21 +241,14 @@ def test_a_restarted_engine_is_used_and_forgiven_when_it_has_worked_for_an_hour(
     seen = again(seen, NOON)
     seen = reported(seen, a_report(seen, "qwen-decode-0", {"qwen-prefill-1": SHOWN}))
     almost, _ = noted(seen, NOON + REMEMBERED - timedelta(seconds=1))
-    assert almost.resource.status is not None
-    assert [entry.restarts for entry in almost.resource.status.quarantined] == [1]
+    assert [entry.restarts for entry in quarantine_of(almost)] == [1]
     forgiven, _ = noted(seen, NOON + REMEMBERED)
-    assert forgiven.resource.status is not None
-    assert forgiven.resource.status.quarantined == ()
+    assert quarantine_of(forgiven) == ()
 
 
 def without(seen: Observed, name: str) -> Observed:
     """The pod has ended."""
     return replace(seen, pods=tuple(pod for pod in seen.pods if pod["metadata"]["name"] != name))
-
-
-def quarantine_of(seen: Observed) -> tuple[Quarantined, ...]:
-    assert seen.resource.status is not None
-    return seen.resource.status.quarantined
 
 
 def test_whoever_is_being_made_anew_is_known_until_it_is_there_however_long_that_takes() -> None:
